@@ -1,0 +1,355 @@
+"""Robust model-based reinforcement learning: learn policies that hold against an adversary, and attack policies."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import tyro
+from tyro.conf import Positional, Suppress, arg
+
+from rhucrl.algorithms import ALGORITHMS
+from rhucrl.config import TrainConfig
+from rhucrl.envs import NAMES, STRENGTH, Mixture, Reward, Scope, Setting
+from rhucrl.errors import DiskError, UsageError, unknown
+
+# JAX and all that needs it is imported by the commands themselves: `--help` and mistakes are answered at once.
+
+Budget = Literal["quick", "standard", "thorough"]
+SETTINGS: dict[Setting, str] = {
+    "none": "nothing",
+    "adversarial": "forces on the system: of the pendulum, its gravity and mass",
+    "action": "a share of the agent's action (--mixture noisy), or all of it now and then (probabilistic)",
+    "parameter": "a parameter, once per episode: of the pendulum, its mass",
+}
+RunFolder = Annotated[Path, Positional, arg(metavar="RUN")]
+
+
+@dataclass(frozen=True)
+class Train(TrainConfig):
+    """Learn a policy. Every episode is saved: a stopped run continues with `rhucrl resume RUN`."""
+
+    env: Annotated[str, Positional, arg(metavar="ENV")] = TrainConfig.env
+    """The environment; `rhucrl list envs` shows all."""
+    seed: Suppress[int] = 0
+    seeds: Annotated[tuple[int, ...], arg(aliases=["--seed"])] = (0,)
+    """Random seeds, one run each; several run side by side, one per core."""
+    run_dir: Path | None = None
+    """The run's folder; of several seeds, the folder above theirs. Default: runs/ENV-SETTING-ALGO."""
+
+    tensorboard: bool = False
+    """Write the metrics for TensorBoard too."""
+
+    def __post_init__(self) -> None:
+        """Nothing: the values are checked when they become a TrainConfig."""
+
+    def run(self) -> int:
+        configs = {seed: self._config(seed) for seed in self.seeds}
+        if len(configs) != len(self.seeds) or not configs:
+            raise UsageError(f"--seeds needs different numbers, got {' '.join(map(str, self.seeds)) or 'none'}")
+        folders = {seed: self._folder(seed) for seed in configs}
+        if len(configs) > 1:
+            return self._run_each(folders)
+        (seed,) = configs
+        _train(configs[seed], folders[seed], self.tensorboard)
+        return 0
+
+    def _config(self, seed: int) -> TrainConfig:
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(TrainConfig)}
+        return TrainConfig(**values | {"seed": seed})
+
+    def _folder(self, seed: int) -> Path:
+        if self.run_dir and len(self.seeds) == 1:
+            return self.run_dir
+        name = re.sub(r"[^\w.-]+", "-", f"{self.env}-{self.setting}-{self.algo}")
+        return (self.run_dir or Path("runs") / name) / f"seed-{seed}"
+
+    def _run_each(self, folders: dict[int, Path]) -> int:
+        from rhucrl.processes import run_side_by_side
+
+        start = [sys.executable, "-m", "rhucrl.cli", "train", self.env, *self._flags()]
+        commands = {
+            f"seed {seed}": [*start, "--seeds", str(seed), "--run-dir", str(folder)] for seed, folder in folders.items()
+        }
+        failed = {name: code for name, code in run_side_by_side(commands).items() if code}
+        for name, code in failed.items():
+            print(f"{name} ended with exit code {code}; its message is above", file=sys.stderr)
+        return max(failed.values(), default=0)
+
+    def _flags(self) -> list[str]:
+        """The options that differ from their defaults, as they would be typed."""
+        flags = ["--tensorboard"] if self.tensorboard else []
+        for field in dataclasses.fields(TrainConfig):
+            value, option = getattr(self, field.name), field.name.replace("_", "-")
+            if field.name in ("env", "seed") or value == field.default:
+                continue
+            if isinstance(value, bool):
+                flags.append(f"--{option}" if value else f"--no-{option}")
+            else:
+                flags += [f"--{option}", *map(str, value if isinstance(value, tuple) else [value])]
+        return flags
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Continue a stopped run from its last checkpoint, to the same numbers as if it had not been stopped."""
+
+    run_dir: RunFolder
+    """The run's folder."""
+    episodes: int | None = None
+    """Go on to this number of episodes instead of the run's own."""
+
+    def run(self) -> int:
+        from rhucrl import training
+        from rhucrl.progress import Progress
+        from rhucrl.runs import Run
+
+        run = Run.open(self.run_dir)
+        for name, (was, now) in run.changed_versions().items():
+            _show_warning(f"the run began with {name} {was}, this is {now}: numbers may differ")
+        _keep_compiled()
+        total = self.episodes or run.config["episodes"]
+        with _resumable(self.run_dir), Progress(total, f"{run.config['algo']} {run.config['env']}") as progress:
+            training.resume(self.run_dir, episodes=self.episodes, progress=progress)
+        return 0
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Play a policy: alone, against the adversary it learned with, and against a quick attack."""
+
+    run_dir: RunFolder
+    """A run's or a policy's folder."""
+    seed: int = 0
+    """Random seed of the evaluation."""
+    episodes: int = 10
+    """Episodes to average over."""
+
+    def run(self) -> int:
+        agent, found = _attacked(self.run_dir, "quick", self.seed)
+        import jax
+
+        from rhucrl.evaluation.rollouts import mean_return
+
+        keys = jax.random.split(jax.random.key(self.seed), self.episodes)
+        rows = {
+            "none": found.nominal,
+            "the one it learned with": mean_return(agent.game, agent.policy, agent.adversary, keys),
+            "the worst of a quick attack": found.worst,
+        }
+        _print_returns(self.run_dir, rows)
+        return 0
+
+
+@dataclass(frozen=True)
+class Attack:
+    """Search for the adversary that hurts a policy most."""
+
+    run_dir: RunFolder
+    """A run's or a policy's folder."""
+    budget: Budget = "standard"
+    """How long to search."""
+    seed: int = 0
+    """Random seed of the search."""
+
+    def run(self) -> int:
+        _, result = _attacked(self.run_dir, self.budget, self.seed)
+        _print_returns(self.run_dir, {"none": result.nominal, **result.attacks, "the worst of these": result.worst})
+        return 0
+
+
+@dataclass(frozen=True)
+class List:
+    """Show what there is to choose from."""
+
+    kind: Annotated[Literal["algos", "envs", "settings"], Positional]
+    """What to show."""
+
+    def run(self) -> int:
+        if self.kind == "algos":
+            _print_table(None, ("algorithm", "meaning"), [(name, row.summary) for name, row in ALGORITHMS.items()])
+        elif self.kind == "envs":
+            _print_table(None, ("environment",), [(name,) for name in NAMES])
+        else:
+            rows = [(name, SETTINGS[name], f"{STRENGTH[name]:g}") for name in get_args(Setting)]
+            _print_table(None, ("setting", "what the adversary chooses", "strength by default"), rows)
+        return 0
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Learn a robust and a plain policy on the pendulum, attack both, and write a page about it (5 minutes)."""
+
+    output: Path = Path("demo")
+    """The folder for the page."""
+
+    def run(self) -> int:
+        from rhucrl.experiments import demo
+
+        _keep_compiled()
+        demo.run(self.output)
+        return 0
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """Compute the true value of the pendulum game: the return that no policy can beat in the worst case."""
+
+    setting: Setting = "adversarial"
+    """What the adversary may do; `rhucrl list settings` explains them."""
+    strength: float | None = None
+    """The adversary's strength in [0, 1); by default the setting's."""
+    scope: Scope | None = None
+    """Whether the adversary acts at every step or once per episode; by default what the setting asks for."""
+    mixture: Mixture | None = None
+    """In the action setting: noisy (the default) or probabilistic."""
+    reward: Reward = "dense"
+    """The pendulum's reward."""
+    action_cost: float | None = None
+    """Cost of the squared action; by default the reward's."""
+    horizon: int = 200
+    """Steps per episode."""
+
+    def run(self) -> int:
+        from rhucrl.envs import make
+
+        game = make("pendulum", **dataclasses.asdict(self)).game
+        from rhucrl.evaluation.oracle import solve
+
+        _keep_compiled()
+        print(f"{solve(game).value:.1f}")
+        return 0
+
+
+COMMANDS = {
+    "train": Train,
+    "resume": Resume,
+    "evaluate": Evaluate,
+    "attack": Attack,
+    "list": List,
+    "oracle": Oracle,
+    "demo": Demo,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line. Exit codes: 0 done, 1 failure, 2 bad usage, 130 stopped by the user."""
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            return _parse(list(sys.argv[1:] if argv is None else argv)).run()
+    except UsageError as error:
+        return _fail(error, 2)
+    except DiskError as error:
+        return _fail(error, 1)
+    except KeyboardInterrupt:
+        return _fail("stopped", 130)
+
+
+def _parse(arguments: list[str]) -> Any:
+    if not arguments:
+        arguments = ["--help"]
+    if not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
+        raise unknown("command", arguments[0], COMMANDS)
+    told = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(told):
+            return tyro.extras.subcommand_cli_from_dict(
+                COMMANDS, prog="rhucrl", description=__doc__, args=arguments, sort_subcommands=False
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise UsageError(_one_line(told.getvalue())) from None
+
+
+def _one_line(box: str) -> str:
+    """tyro's message without its frame, and with the nearest choice."""
+    lines = [line.strip("│| ") for line in box.splitlines() if not line.startswith(("╭", "╰", "+"))]
+    parts = " ".join(";" if set(line) <= {"─", "-"} else line for line in lines).split(" ; ")
+    text = "; ".join(part for part in parts if not part.startswith(("For full helptext", "Argument helptext")))
+    if found := re.search(r"invalid choice '(.*?)' for argument '(.*?)'\. Expected one of \((.*)\)", text):
+        given, argument, choices = found.groups()
+        return str(unknown(argument, given, re.findall(r"'(.*?)'", choices)))
+    if found := re.search(r"Unrecognized options: (.*?)(?:;|$)", text):
+        near = re.search(r"--[\w-]+", text[found.end() :])
+        hint = f"did you mean {near[0]}?" if near else "--help shows the valid ones"
+        return f"unknown option {found[1].split(', ')[0]}: {hint}"
+    return text or "bad usage: --help shows the options"
+
+
+def _train(config: TrainConfig, folder: Path, tensorboard: bool) -> None:
+    from rhucrl import training
+    from rhucrl.progress import Progress
+    from rhucrl.runs import ask_for_tensorboard
+
+    _keep_compiled()
+    if tensorboard:
+        ask_for_tensorboard(folder)
+    with _resumable(folder), Progress(config.episodes, f"{config.algo} {config.env} seed {config.seed}") as progress:
+        training.train(config, folder, progress)
+    print(f"{folder} holds the run; `rhucrl evaluate {folder}` plays its policy")
+
+
+def _attacked(folder: Path, budget: Budget, seed: int) -> tuple[Any, Any]:
+    _keep_compiled()
+    import rhucrl
+    from rhucrl.evaluation.attack import worst_case
+
+    agent = rhucrl.load(folder)
+    return agent, worst_case(agent.policy, agent.game, budget, seed)
+
+
+def _keep_compiled() -> None:
+    from rhucrl.compilation import enable_cache
+
+    enable_cache()
+
+
+@contextlib.contextmanager
+def _resumable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (folder / "config.json").exists():
+            raise SystemExit(_fail(f"stopped: `rhucrl resume {folder}` continues", 130)) from None
+        raise
+
+
+def _print_returns(folder: Path, returns: Mapping[str, Any]) -> None:
+    _print_table(
+        str(folder), ("adversary", "return"), [(name, f"{float(value):.1f}") for name, value in returns.items()]
+    )
+
+
+def _print_table(title: str | None, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for i, name in enumerate(head):
+        table.add_column(name, justify="right" if name == "return" else "left", no_wrap=i == 0)
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def _show_warning(message: Warning | str, *_: object) -> None:
+    print(f"warning: {message}", file=sys.stderr)
+
+
+def _fail(message: object, code: int) -> int:
+    print(message if code == 130 else f"error: {message}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""What JAX compiles: kept between processes, and its time counted apart from the run's."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import warnings
+from pathlib import Path
+
+import jax
+
+_SWITCH = "RHUCRL_CACHE"
+_spans: list[tuple[float, float]] = []
+_listening = False
+
+
+def enable_cache() -> None:
+    """Keep compiled programs in the user's cache folder, unless RHUCRL_CACHE=off or the user chose another folder."""
+    _listen()
+    if os.environ.get(_SWITCH, "").lower() in ("off", "0", "no", "false") or jax.config.jax_compilation_cache_dir:
+        return
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return
+    if not os.access(folder, os.W_OK):
+        return
+    # A process killed while it wrote an entry leaves a torn one: JAX compiles anew, which deserves no alarm.
+    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+
+
+def cache_folder() -> Path:
+    """One folder for each kind of processor: programs compiled for one may not run on another with the same home."""
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(home).expanduser() / "rhucrl" / "xla" / hashlib.sha256(_processor().encode()).hexdigest()[:12]
+
+
+def compile_seconds() -> float:
+    """Seconds of tracing, lowering and compiling (or fetching from the cache) since the first call of this module."""
+    _listen()
+    return sum(end - start for start, end in _spans)
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    return platform.machine() + "".join(sorted({line for line in lines if line.startswith(("flags", "Features"))}))
+
+
+def _listen() -> None:
+    global _listening
+    if not _listening:
+        _listening = True
+        jax.monitoring.register_event_time_span_listener(_add)
+
+
+def _add(event: str, start: float, end: float, **_: object) -> None:
+    """Count a span once: tracing a function traces, and sometimes compiles, others inside it."""
+    if event.startswith("/jax/core/compile/"):
+        while _spans and _spans[-1][0] >= start:
+            _spans.pop()
+        _spans.append((start, end))

@@ -1,0 +1,108 @@
+"""Every option of a training run, in one frozen dataclass; importable without JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal
+
+from rhucrl.errors import UsageError
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """What is learned, by which algorithm, and with which numbers."""
+
+    env: str = "pendulum"
+    """The environment (see `rhucrl list envs`)."""
+    setting: Literal["none", "adversarial", "action", "parameter"] = "adversarial"
+    """What the adversary may do: gravity and mass, a share of the action, the mass of an episode, nothing."""
+    strength: float | None = None
+    """Strength alpha of the adversary in [0, 1); by default .2 (parameter: .8)."""
+    scope: Literal["step", "episode"] | None = None
+    """Whether the adversary acts at every step or once per episode; by default what the setting asks for."""
+    mixture: Literal["noisy", "probabilistic"] = "noisy"
+    """Action setting: (1 - alpha) a + alpha abar, or abar with probability alpha."""
+    reward: Literal["dense", "sparse"] = "dense"
+    """The pendulum's reward: dense, or only near the upright rest, minus the cost of the action."""
+    action_cost: float | None = None
+    """Cost c of the squared action; by default .001 (sparse: .05)."""
+    horizon: int = 200
+    """Steps per episode."""
+
+    algo: Literal["rh-ucrl", "best-response", "maximin-mb", "h-ucrl", "greedy"] = "rh-ucrl"
+    """A row of the algorithm table (see `rhucrl list algos`)."""
+    model: Literal["ensemble", "known"] = "ensemble"
+    """A learned model, or the true dynamics (to test the solver alone)."""
+    seed: int = 0
+    """Seed of everything random."""
+    episodes: int = 30
+    """Episodes on the real system, the random ones included."""
+    random_episodes: int = 1
+    """Episodes of random actions at the start."""
+    beta: float = 1.0
+    """Width of the confidence interval that eta hallucinates in."""
+
+    discount: float = 0.998
+    """Discount of the critics; returns are always reported undiscounted."""
+    model_steps: int = 4
+    """Steps of a model rollout."""
+    trace: float = 0.9
+    """lambda of the max-min returns along a rollout."""
+    updates: float = 2.0
+    """Gradient steps of each problem per step of the environment."""
+    batch: int = 64
+    """Rollouts per gradient step (each has `model_steps` states)."""
+    pool: int = 1024
+    """Model rollouts made per episode."""
+    broad: float = 0.5
+    """Share of the rollouts that start anywhere; the others start at perturbed states of the replay."""
+    learning_rate: float = 2e-3
+    """Adam's step size for the critics; it falls as 1 / (1 + episode / 8)."""
+    target_rate: float = 0.02
+    """Polyak rate of the target critics."""
+    features: int = 128
+    """Waves in front of a critic."""
+    frequency: float = 0.64
+    """Standard deviation of the waves' initial frequencies, in turns per unit of the observation's scale."""
+    width: int = 64
+    """Width of a critic's two hidden layers."""
+    agent_points: int = 5
+    """Agent's candidate actions per dimension while learning."""
+    acting_points: int = 17
+    """Agent's candidate actions per dimension while acting."""
+
+    heads: int = 5
+    """Members of the ensemble."""
+    model_width: int = 64
+    """Width of a member's two hidden layers."""
+    model_learning_rate: float = 2e-3
+    """Adam's step size for the ensemble."""
+    model_rounds: int = 12
+    """At most so many rounds of 25 gradient steps per fit; early stopping may end it sooner."""
+    minimum_temperature: float = 1.0
+    """Recalibration never shrinks the epistemic uncertainty below this factor."""
+
+    def __post_init__(self) -> None:
+        for name, least in LEAST.items():
+            if getattr(self, name) < least:
+                option = name.replace("_", "-")
+                raise UsageError(f"--{option} is {getattr(self, name)}; it must be at least {least}")
+        for field in dataclasses.fields(self):
+            choices = CHOICES.get(field.name)
+            if choices and getattr(self, field.name) not in choices:
+                raise UsageError(f"unknown {field.name} {getattr(self, field.name)!r}; choose one of {', '.join(choices)}")
+        for name in ("discount", "trace", "broad"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UsageError(f"--{name} is {getattr(self, name)}; it must lie in [0, 1]")
+
+
+LEAST = {
+    "horizon": 1, "episodes": 1, "random_episodes": 1, "beta": 0, "model_steps": 1, "updates": 0, "batch": 1, "pool": 1,
+    "features": 1, "width": 1, "agent_points": 2, "acting_points": 2, "heads": 2, "model_width": 1, "model_rounds": 1,
+    "seed": 0,
+}  # fmt: skip
+CHOICES = {
+    "algo": ("rh-ucrl", "best-response", "maximin-mb", "h-ucrl", "greedy"),
+    "model": ("ensemble", "known"),
+}

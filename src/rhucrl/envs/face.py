@@ -1,0 +1,164 @@
+"""The Gymnasium face of a game, and its two one-player views.
+
+`ZeroSumEnv` is what the rest of the world plays: a dictionary of two actions in, the agent's reward out. The
+views hide one player, so that any single-agent library can train the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rhucrl.envs.game import Box, Game, play
+from rhucrl.errors import UsageError
+
+Info = dict[str, Any]
+
+
+@eqx.filter_jit
+def _reset(game: Game, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    state = game.reset(key)
+    return state, game.observe(state)
+
+
+@eqx.filter_jit
+def _step(game: Game, state: Any, action: Any, adversary: Any, key: jax.Array, time: Any) -> tuple:
+    played = play(game, state, action, adversary, jax.random.fold_in(key, time))
+    obs = game.observe(played.state)
+    return played.state, obs, played.executed, played.reward, game.terminated(obs)
+
+
+def space(box: Box) -> gym.spaces.Box:
+    """The Gymnasium space of a box of physical units."""
+    return gym.spaces.Box(np.asarray(box.low, np.float32), np.asarray(box.high, np.float32), dtype=np.float32)
+
+
+class ZeroSumEnv(gym.Env):
+    """A game played step by step: `step({"agent": a, "adversary": abar})`, the reward being the agent's.
+
+    In scope `episode` the adversary's value comes with `reset(options={"adversary": value})` (neutral without
+    it) and holds until the next reset, whatever the steps say.
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own type)
+
+    def __init__(self, game: Game):
+        self.game = game
+        self.observation_space = space(game.observation)
+        self.boxes = {"agent": space(game.agent), "adversary": space(game.adversary)}
+        self.action_space = gym.spaces.Dict(dict(self.boxes))
+        self.neutral = np.asarray(game.neutral, np.float32)
+        self.held = self.neutral
+        self.state: np.ndarray | None = None
+        self.key, self.time = np.zeros(2, np.uint32), 0
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, Info]:
+        super().reset(seed=seed)
+        self.held = self.neutral
+        if options and options.get("adversary") is not None:
+            self.hold(options["adversary"])
+        self.key = np.asarray(jax.random.key_data(jax.random.key(int(self.np_random.integers(2**31)))))
+        state, obs = _reset(self.game, jax.random.wrap_key_data(jnp.asarray(self.key)))
+        self.state, self.time = np.asarray(state), 0
+        return np.asarray(obs, np.float32), {}
+
+    def step(self, action: dict[str, Any]) -> tuple[np.ndarray, float, bool, bool, Info]:
+        if self.state is None:
+            raise gym.error.ResetNeeded("call reset before step")
+        agent = np.asarray(action["agent"], np.float32)
+        adversary = self.held if self.game.scope == "episode" else np.asarray(action["adversary"], np.float32)
+        key, time = jax.random.wrap_key_data(jnp.asarray(self.key)), jnp.asarray(self.time)
+        state, obs, executed, reward, terminated = _step(self.game, self.state, agent, adversary, key, time)
+        self.state, self.time = np.asarray(state), self.time + 1
+        info = {"adversary_reward": -float(reward), "executed_action": np.asarray(executed, np.float32)}
+        truncated = self.time >= self.game.horizon and not bool(terminated)
+        return np.asarray(obs, np.float32), float(reward), bool(terminated), truncated, info
+
+    def get_state(self) -> dict[str, Any]:
+        """Everything that the rest of the episode and all later ones depend on: arrays and plain numbers."""
+        if self.state is None:
+            raise gym.error.ResetNeeded("call reset before get_state")
+        return {
+            "state": self.state.copy(),
+            "time": self.time,
+            "held": self.held.copy(),
+            "key": self.key.copy(),
+            "generator": self.np_random.bit_generator.state,
+        }
+
+    def set_state(self, saved: dict[str, Any]) -> np.ndarray:
+        """Continue exactly where `get_state` was called; returns the observation there."""
+        self.state, self.time = np.asarray(saved["state"], np.float32), int(saved["time"])
+        self.held, self.key = np.asarray(saved["held"], np.float32), np.asarray(saved["key"], np.uint32)
+        self.np_random.bit_generator.state = saved["generator"]
+        return np.asarray(self.game.observe(jnp.asarray(self.state)), np.float32)
+
+    def hold(self, value: Any) -> None:
+        """Fix the adversary's value for the episode that begins (scope `episode`)."""
+        if self.game.scope != "episode":
+            raise UsageError("this adversary acts every step: pass its action to step, or make scope='episode'")
+        value, box = np.asarray(value, np.float32).reshape(-1), self.boxes["adversary"]
+        if not box.contains(value):
+            raise UsageError(f"adversary value {value.tolist()} is outside {box.low.tolist()} to {box.high.tolist()}")
+        self.held = value
+
+
+class AgentView(gym.Env):
+    """The agent's side: a plain environment in which the adversary is neutral, or fixed to a callable (obs, time)."""
+
+    metadata = {"render_modes": []}  # noqa: RUF012
+
+    def __init__(self, env: ZeroSumEnv, adversary: Callable[[Any, Any], Any] | None = None):
+        self.env, self.adversary = env, adversary
+        self.observation_space, self.action_space = env.observation_space, env.boxes["agent"]
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, Info]:
+        super().reset(seed=seed)
+        self.seen, info = self.env.reset(seed=seed, options=options)
+        if self.adversary is not None and self.env.game.scope == "episode":
+            self.env.hold(self.adversary(self.seen, jnp.asarray(0)))
+        return self.seen, info
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, Info]:
+        against = self.env.neutral if self.adversary is None else self.adversary(self.seen, jnp.asarray(self.env.time))
+        self.seen, reward, terminated, truncated, info = self.env.step({"agent": action, "adversary": against})
+        return self.seen, reward, terminated, truncated, info
+
+
+class AdversaryView(gym.Env):
+    """The adversary's side: the agent's policy is part of the world and the reward is negated.
+
+    In scope `episode` the adversary acts once, so one step of this view is a whole episode.
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012
+
+    def __init__(self, env: ZeroSumEnv, policy: Callable[[Any], Any]):
+        self.env, self.policy = env, policy
+        self.observation_space, self.action_space = env.observation_space, env.boxes["adversary"]
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, Info]:
+        super().reset(seed=seed)
+        self.seen, info = self.env.reset(seed=seed, options=options)
+        return self.seen, info
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, Info]:
+        if self.env.game.scope == "step":
+            return self._one(action)
+        self.env.hold(action)
+        total, done = 0.0, False
+        while not done:
+            _, reward, terminated, truncated, info = self._one(action)
+            total, done = total + reward, terminated or truncated
+        return self.seen, total, True, False, info
+
+    def _one(self, action: Any) -> tuple[np.ndarray, float, bool, bool, Info]:
+        both = {"agent": self.policy(self.seen), "adversary": action}
+        self.seen, reward, terminated, truncated, info = self.env.step(both)
+        return self.seen, -reward, terminated, truncated, info

@@ -1,0 +1,141 @@
+"""The contract: a zero-sum game as a value.
+
+A game knows everything that the agent is allowed to know before it learns: the spaces, the reward, the
+termination, how the two actions are combined. What it must not be asked while learning is `step`: that is
+the real system (`eq:stochastic_dynamic_system_additive`), which only the episode loop may touch.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+Scope = Literal["step", "episode"]
+
+
+class Box(NamedTuple):
+    """A box of actions in physical units."""
+
+    low: Float[Array, " n"]
+    high: Float[Array, " n"]
+
+    @property
+    def size(self) -> int:
+        return self.low.shape[0]
+
+    def clip(self, action: Float[Array, "*b n"]) -> Float[Array, "*b n"]:
+        return jnp.clip(action, self.low, self.high)
+
+    def place(self, unit: Float[Array, "*b n"]) -> Float[Array, "*b n"]:
+        """The point of the box at `unit` in [-1, 1]^n."""
+        return self.low + (unit + 1) / 2 * (self.high - self.low)
+
+
+class Execution(NamedTuple):
+    """What reaches the system when both players have acted: outcomes and their probabilities.
+
+    A deterministic mixture has one outcome; the probabilistic one has two (the agent's action or the
+    adversary's). `action` has a leading axis over outcomes.
+    """
+
+    probability: Float[Array, " k"]
+    action: Float[Array, "k *b q"]
+
+
+class Game(eqx.Module):
+    """A zero-sum game (agent maximises the reward, adversary minimises it)."""
+
+    strength: eqx.AbstractVar[Float[Array, ""]]
+    scope: eqx.AbstractVar[Scope]
+    horizon: eqx.AbstractVar[int]
+
+    @property
+    @abc.abstractmethod
+    def agent(self) -> Box: ...
+
+    @property
+    @abc.abstractmethod
+    def adversary(self) -> Box: ...
+
+    @property
+    @abc.abstractmethod
+    def neutral(self) -> Float[Array, " qbar"]:
+        """The adversary's action that changes nothing where one exists (else its box's centre)."""
+
+    @property
+    @abc.abstractmethod
+    def observation(self) -> Box:
+        """The range of observations."""
+
+    @property
+    @abc.abstractmethod
+    def scale(self) -> Float[Array, " p"]:
+        """The size of a considerable change of each observation entry: the unit of the critics' inputs."""
+
+    @property
+    @abc.abstractmethod
+    def reward_range(self) -> tuple[Float[Array, ""], Float[Array, ""]]: ...
+
+    @abc.abstractmethod
+    def execute(self, action: Array, adversary: Array) -> Execution: ...
+
+    @abc.abstractmethod
+    def model_input(self, obs: Array, executed: Array, adversary: Array) -> Array:
+        """What the next observation depends on: the model's input."""
+
+    @abc.abstractmethod
+    def reward(self, obs: Array, executed: Array, adversary: Array, next_obs: Array) -> Array: ...
+
+    def terminated(self, next_obs: Float[Array, "*b p"]) -> Array:
+        return jnp.zeros(next_obs.shape[:-1], bool)
+
+    def project(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b p"]:
+        """The possible observation next to a predicted one."""
+        return self.observation.clip(obs)
+
+    @abc.abstractmethod
+    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n p"]:
+        """Observations over the whole range: the broad start states of model rollouts."""
+
+    # The real system.
+    @abc.abstractmethod
+    def reset(self, key: PRNGKeyArray) -> Array: ...
+
+    @abc.abstractmethod
+    def observe(self, state: Array) -> Float[Array, "*b p"]: ...
+
+    @abc.abstractmethod
+    def step(self, state: Array, executed: Array, adversary: Array) -> Array: ...
+
+    def nominal(self) -> Game:
+        """The same game with an adversary of no strength."""
+        return eqx.tree_at(lambda game: game.strength, self, jnp.zeros_like(self.strength))
+
+
+def draw(execution: Execution, key: PRNGKeyArray) -> Array:
+    """One outcome of an execution, shared by the whole batch."""
+    if execution.action.shape[0] == 1:
+        return execution.action[0]
+    return execution.action[jax.random.choice(key, execution.action.shape[0], p=execution.probability)]
+
+
+class Played(NamedTuple):
+    """What one step of the real system leaves behind."""
+
+    state: Array
+    executed: Float[Array, "*b q"]
+    reward: Float[Array, "*b"]
+
+
+def play(game: Game, state: Array, action: Array, adversary: Array, key: PRNGKeyArray) -> Played:
+    """One step of the real system (`eq:stochastic_dynamic_system_additive`), both actions held in their boxes."""
+    action, adversary = game.agent.clip(action), game.adversary.clip(adversary)
+    executed = draw(game.execute(action, adversary), key)
+    following = game.step(state, executed, adversary)
+    reward = game.reward(game.observe(state), executed, adversary, game.observe(following))
+    return Played(following, executed, reward)

@@ -1,0 +1,233 @@
+"""The worst case of a policy (`eq:performance` minimised over adversaries), searched by several attacks.
+
+No single search finds the worst adversary of every policy, so a battery of them runs and the minimum counts.
+Each attack hands over an adversary, and only the return of replaying that adversary on the true game is
+reported: a number of this module is always one that a policy really got.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from rhucrl.envs.game import Game
+from rhucrl.envs.pendulum import Pendulum
+from rhucrl.errors import UsageError, unknown
+from rhucrl.evaluation.oracle import best_response
+from rhucrl.evaluation.rollouts import Adversary, Constant, Policy, mean_return, nominal_return, returns
+
+Budget = Literal["quick", "standard", "thorough"]
+Family = Callable[[Game, Array], Adversary]
+
+HIDDEN = 8  # units of an adversary network
+
+
+class Effort(NamedTuple):
+    """How hard to search; the number of policy evaluations grows with every entry."""
+
+    grids: tuple[int, ...]  # of the best responses
+    random: int  # random adversaries
+    restarts: int  # cross-entropy searches
+    population: int  # networks in a generation of one search
+    generations: int
+    lattice: int  # values of an episode's parameter, over all of its dimensions
+    zooms: int  # refinements around the worst of them
+    episodes: int  # averaged where the execution is random
+
+
+EFFORTS: dict[str, Effort] = {
+    "quick": Effort((200,), 16, 2, 16, 4, 49, 3, 8),
+    "standard": Effort((200, 400), 64, 3, 64, 10, 225, 4, 16),
+    "thorough": Effort((200, 400), 256, 6, 128, 25, 1681, 4, 32),
+}
+
+
+class WorstCase(NamedTuple):
+    """The return without an adversary, the worst return, the attack that found it, all attacks' returns, the winner."""
+
+    nominal: float
+    worst: float
+    attack: str
+    attacks: dict[str, float]
+    adversary: Adversary
+
+
+class Sweep(NamedTuple):
+    """The worst case at each strength."""
+
+    strengths: tuple[float, ...]
+    cases: tuple[WorstCase, ...]
+
+    @property
+    def worst(self) -> tuple[float, ...]:
+        return tuple(case.worst for case in self.cases)
+
+
+class ParameterSweep(NamedTuple):
+    """The return at each value of an adversary that is fixed for the episode."""
+
+    values: Float[Array, "n qbar"]
+    returns: Float[Array, " n"]
+
+
+class Random(eqx.Module):
+    """The adversary that plays an independent uniform action each step."""
+
+    game: Game
+    key: PRNGKeyArray
+
+    def __call__(self, obs: Array, time: Array) -> Array:
+        box = self.game.adversary
+        shape = (*obs.shape[:-1], box.size)
+        return box.place(jax.random.uniform(jax.random.fold_in(self.key, time), shape, minval=-1.0))
+
+
+class Network(eqx.Module):
+    """A state-feedback adversary with one hidden tanh layer, its weights in one vector."""
+
+    game: Game
+    weights: Float[Array, " w"]
+
+    def __call__(self, obs: Array, time: Array) -> Array:
+        inputs, outputs = obs.shape[-1], self.game.adversary.size
+        cuts = list(itertools.accumulate((HIDDEN * inputs, HIDDEN, outputs * HIDDEN)))
+        first, bias, second, offset = jnp.split(self.weights, cuts)
+        hidden = jnp.tanh(obs / self.game.scale @ first.reshape(inputs, HIDDEN) + bias)
+        return self.game.adversary.place(jnp.tanh(hidden @ second.reshape(HIDDEN, outputs) + offset))
+
+
+def network_size(game: Game) -> int:
+    """The number of weights of an adversary network of this game."""
+    inputs, outputs = game.observation.size, game.adversary.size
+    return (inputs + 1) * HIDDEN + (HIDDEN + 1) * outputs
+
+
+def constant(game: Game, value: Array) -> Constant:
+    return Constant(value)
+
+
+def lattice(game: Game, points: int) -> Float[Array, "n qbar"]:
+    """About `points` evenly spaced adversary actions, over the closed box, the vertices among them."""
+    size = game.adversary.size
+    side = jnp.linspace(-1, 1, max(2, round(points ** (1 / size))))
+    return game.adversary.place(jnp.stack(jnp.meshgrid(*[side] * size), -1).reshape(-1, size))
+
+
+def extremes(game: Game) -> Float[Array, "n qbar"]:
+    """All vertices of the adversary's box, and its neutral action."""
+    return jnp.concatenate([lattice(game, 2**game.adversary.size), game.neutral[None]])
+
+
+@eqx.filter_jit
+def worst_of(game: Game, policy: Policy, family: Family, parameters: Array, keys: PRNGKeyArray) -> Adversary:
+    """The worst adversary of a family for the policy, among some parameters."""
+    return family(game, parameters[returns(game, policy, family, parameters, keys).argmin()])
+
+
+@eqx.filter_jit
+def cross_entropy(game: Game, policy: Policy, effort: Effort, key: PRNGKeyArray, keys: PRNGKeyArray) -> Network:
+    """The worst network found by cross-entropy searches: refit a Gaussian to the worst quarter, repeatedly.
+
+    The restarts run side by side in one program; the worst network ever tried wins.
+    """
+    size, elite = network_size(game), max(2, effort.population // 4)
+
+    def generation(search: tuple[Array, Array, Array, Array], key: PRNGKeyArray) -> tuple[tuple, None]:
+        mean, spread, champion, record = search
+        noise = jax.random.normal(key, (effort.restarts, effort.population, size))
+        weights = mean[:, None] + spread[:, None] * noise
+        gains = returns(game, policy, Network, weights.reshape(-1, size), keys).reshape(weights.shape[:2])
+        order = jnp.argsort(gains, axis=1)[:, :elite, None]
+        chosen = jnp.take_along_axis(weights, order, axis=1)
+        low, found = gains.min(), weights.reshape(-1, size)[gains.argmin()]
+        champion = jnp.where(low < record, found, champion)
+        return (chosen.mean(1), chosen.std(1) + 0.05, champion, jnp.minimum(low, record)), None
+
+    zeros = jnp.zeros((effort.restarts, size))
+    start = zeros, zeros + 2.0, zeros[0], jnp.array(jnp.inf)
+    (_, _, champion, _), _ = jax.lax.scan(generation, start, jax.random.split(key, effort.generations))
+    return Network(game, champion)
+
+
+@eqx.filter_jit
+def zoom(game: Game, policy: Policy, effort: Effort, keys: PRNGKeyArray) -> Constant:
+    """The worst value of an episode's parameter: a lattice over the box, then ever finer ones around its worst."""
+    box, spread = game.adversary, lattice(game, effort.lattice) - game.neutral
+    side = max(2, round(effort.lattice ** (1 / box.size)))
+
+    def finer(value: Array, shrink: Array) -> tuple[Array, None]:
+        tried = jnp.concatenate([value[None], box.clip(value + shrink * spread)])
+        return worst_of(game, policy, constant, tried, keys).value, None
+
+    shrinks = (2 / (side - 1)) ** jnp.arange(effort.zooms + 1)
+    return Constant(jax.lax.scan(finer, game.neutral, shrinks)[0])
+
+
+def attacks(
+    policy: Policy, game: Game, effort: Effort, key: PRNGKeyArray, keys: PRNGKeyArray
+) -> Iterator[tuple[str, Adversary]]:
+    """The battery: the name of each attack and the adversary it found, one at a time."""
+    yield "constant", worst_of(game, policy, constant, extremes(game), keys)
+    if game.scope == "episode":
+        yield "search", zoom(game, policy, effort, keys)
+        return
+    ours, theirs = jax.random.split(key)
+    yield "random", worst_of(game, policy, Random, jax.random.split(ours, effort.random), keys)
+    yield "cross-entropy", cross_entropy(game, policy, effort, theirs, keys)
+    if isinstance(game, Pendulum):
+        for grid in effort.grids:
+            yield f"best-response-{grid}", best_response(game, policy, grid)[1]
+
+
+def episodes(game: Game, effort: Effort) -> int:
+    """How many episodes one return takes: one, unless what is executed is random."""
+    outcomes = jax.eval_shape(lambda game: game.execute(game.agent.low, game.neutral), game).action.shape[0]
+    return effort.episodes if outcomes > 1 else 1
+
+
+def worst_case(policy: Policy, game: Game, budget: Budget = "quick", seed: int = 0) -> WorstCase:
+    """The worst return of `policy` in `game` that the attacks of a budget find; the same for the same seed.
+
+    Where the execution is random, adversaries are searched on some episodes and replayed on others, so that
+    the reported mean is not the luck of the search.
+    """
+    if budget not in EFFORTS:
+        raise unknown("budget", str(budget), EFFORTS)
+    effort = EFFORTS[budget]
+    search, seen, unseen = jax.random.split(jax.random.key(seed), 3)
+    seen, unseen = (jax.random.split(key, episodes(game, effort)) for key in (seen, unseen))
+    worst, name, winner, replayed = math.inf, "", Constant(game.neutral), {}
+    for attack, adversary in attacks(policy, game, effort, search, seen):
+        replayed[attack] = float(mean_return(game, policy, adversary, unseen))
+        if not math.isfinite(replayed[attack]):
+            raise UsageError(f"the return under attack {attack!r} is not finite: check the policy's actions")
+        if replayed[attack] < worst:
+            worst, name, winner = replayed[attack], attack, adversary
+    return WorstCase(float(nominal_return(game, policy, unseen)), worst, name, replayed, winner)
+
+
+def sweep(policy: Policy, game: Game, strengths: Sequence[float], budget: Budget = "quick", seed: int = 0) -> Sweep:
+    """The worst case as a function of the adversary's strength; every strength runs the same compiled programs."""
+
+    def stronger(strength: float) -> Game:
+        return eqx.tree_at(lambda game: game.strength, game, jnp.asarray(strength, game.strength.dtype))
+
+    cases = tuple(worst_case(policy, stronger(strength), budget, seed) for strength in strengths)
+    return Sweep(tuple(map(float, strengths)), cases)
+
+
+def sweep_parameter(policy: Policy, game: Game, points: int = 21, seed: int = 0) -> ParameterSweep:
+    """The return at evenly spaced values over the closed range of the adversary's action, each held for an episode.
+
+    `points` counts the values along each dimension of the adversary.
+    """
+    values = lattice(game, points**game.adversary.size)
+    keys = jax.random.split(jax.random.key(seed), episodes(game, EFFORTS["quick"]))
+    return ParameterSweep(values, returns(game, policy, constant, values, keys))

@@ -1,0 +1,17 @@
+"""f^(o), f^(p), f^(e): one function of a prediction and an eta (`eq:optimistic_transition`, `eq:pessimistic_transition`)."""
+
+from __future__ import annotations
+
+from jaxtyping import Array, Float
+
+from rhucrl.models.prediction import Prediction
+
+
+def hallucinate(
+    prediction: Prediction, eta: Float[Array, "*b p"], beta: Float[Array, ""], noise: Float[Array, "*b p"]
+) -> Float[Array, "*b p"]:
+    """mu + beta eta sigma_epistemic + omega: eta in [-1, 1]^p chooses among the plausible models.
+
+    eta multiplies the epistemic standard deviation alone; the aleatoric noise is added in every case.
+    """
+    return prediction.mean + beta * eta * prediction.epistemic + noise * prediction.aleatoric

@@ -1,0 +1,163 @@
+"""The probabilistic ensemble (`ssec:model_learning`): heads that share nothing, so that they may disagree.
+
+Each head predicts the normalised change of state as a Gaussian. The spread of the heads' means is the
+epistemic uncertainty; the mean of their variances the aleatoric one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from rhucrl.envs.game import Game
+from rhucrl.models.prediction import Prediction
+from rhucrl.replay import Replay, statistics
+
+FLOOR, CEILING = 1e-3, 1.0  # of the aleatoric standard deviation, in units of the change's own
+
+
+def smooth_gate(x: Array) -> Array:
+    """SiLU with its sigmoid drawn as a ramp: once differentiable, and free of exponentials."""
+    return x * jnp.clip(x / 6 + 0.5, 0.0, 1.0)
+
+
+class Heads(eqx.Module):
+    """The weights of all heads: one wide first layer, then one matrix per head."""
+
+    first: Float[Array, "d hw"]
+    first_bias: Float[Array, " hw"]
+    hidden: Float[Array, "h w w"]
+    hidden_bias: Float[Array, "h w"]
+    last: Float[Array, "h w o"]
+    last_bias: Float[Array, "h o"]
+
+    def __init__(self, inputs: int, outputs: int, heads: int, width: int, key: PRNGKeyArray):
+        keys = jax.random.split(key, 3)
+        self.first = jax.random.normal(keys[0], (inputs, heads * width)) * jnp.sqrt(2 / inputs)
+        self.first_bias = jnp.zeros(heads * width)
+        self.hidden = jax.random.normal(keys[1], (heads, width, width)) * jnp.sqrt(2 / width)
+        self.hidden_bias = jnp.zeros((heads, width))
+        self.last = jax.random.normal(keys[2], (heads, width, 2 * outputs)) * jnp.sqrt(0.5 / width)
+        self.last_bias = jnp.zeros((heads, 2 * outputs))
+
+    def __call__(self, x: Float[Array, "b d"]) -> tuple[Float[Array, "h b p"], Float[Array, "h b p"]]:
+        """Mean and standard deviation of the normalised change, per head."""
+        count, width = self.hidden.shape[:2]
+        wide = smooth_gate(x @ self.first + self.first_bias)
+        outputs = []
+        for h in range(count):
+            z = smooth_gate(wide[:, h * width : (h + 1) * width] @ self.hidden[h] + self.hidden_bias[h])
+            outputs.append(z @ self.last[h] + self.last_bias[h])
+        mean, raw = jnp.split(jnp.stack(outputs), 2, -1)
+        return mean, jnp.exp(soft_range(raw, jnp.log(FLOOR), jnp.log(CEILING)))
+
+
+def soft_range(x: Array, low: Array, high: Array) -> Array:
+    """x held in [low, high], with a gradient everywhere."""
+    return low + (high - low) * (0.5 + 0.5 * jnp.tanh(x / 3))
+
+
+class Ensemble(eqx.Module):
+    """Heads with the statistics that normalise them and the temperature that calibrates them."""
+
+    game: Game
+    heads: Heads
+    inputs: tuple[Array, Array]
+    changes: tuple[Array, Array]
+    temperature: Float[Array, ""]
+
+    def normalised(self, obs: Array, executed: Array, adversary: Array) -> Array:
+        return (self.game.model_input(obs, executed, adversary) - self.inputs[0]) / self.inputs[1]
+
+    def each(self, obs: Array, executed: Array, adversary: Array) -> tuple[Array, Array]:
+        """Mean and aleatoric standard deviation of the next observation, per head."""
+        x = self.normalised(obs, executed, adversary)
+        mean, std = self.heads(x.reshape(-1, x.shape[-1]))
+        shape = (mean.shape[0], *x.shape[:-1], mean.shape[-1])
+        shift, scale = self.changes
+        return obs + shift + scale * mean.reshape(shape), scale * std.reshape(shape)
+
+    def predict(self, obs: Array, executed: Array, adversary: Array) -> Prediction:
+        mean, std = self.each(obs, executed, adversary)
+        return Prediction(
+            mean.mean(0), self.temperature * mean.std(0), self.temperature * jnp.sqrt(jnp.square(std).mean(0))
+        )
+
+    def member(self, obs: Array, executed: Array, adversary: Array, index: Array) -> tuple[Array, Array]:
+        mean, std = self.each(obs, executed, adversary)
+        take = lambda x: jnp.take_along_axis(x, index[None, ..., None], 0)[0]  # noqa: E731
+        return take(mean), take(std)
+
+
+class Fit(NamedTuple):
+    """How a fit went."""
+
+    steps: Array
+    validation_mse: Array
+    train_loss: Array
+
+
+def optimiser(learning_rate: Array, decay: float = 1e-4) -> optax.GradientTransformation:
+    return optax.adamw(learning_rate, weight_decay=decay)
+
+
+def create(game: Game, heads: int, width: int, key: PRNGKeyArray) -> Ensemble:
+    p, q, qbar = game.observation.size, game.agent.size, game.adversary.size
+    inputs = game.model_input(jnp.zeros(p), jnp.zeros(q), jnp.zeros(qbar)).shape[-1]
+    unit = lambda n: (jnp.zeros(n), jnp.ones(n))  # noqa: E731
+    return Ensemble(game, Heads(inputs, p, heads, width, key), unit(inputs), unit(p), jnp.float32(1.0))
+
+
+def fit(
+    model: Ensemble, state: optax.OptState, replay: Replay, rounds: int, steps: int, batch: int,
+    learning_rate: Array, key: PRNGKeyArray,
+) -> tuple[Ensemble, optax.OptState, Fit]:
+    """Gaussian maximum likelihood with bootstrap weights.
+
+    At most `rounds` rounds of `steps` gradient steps; stops when the validation error passes 1.1 times its
+    minimum, and restores the weights of the minimum (`ssec:model_learning`).
+    """
+    data, filled = replay.data, replay.filled
+    raw = model.game.model_input(data.obs, data.executed, data.adversary)
+    inputs, changes = statistics(raw, filled), statistics(data.following - data.obs, filled)
+    x, y = (raw - inputs[0]) / inputs[1], (data.following - data.obs - changes[0]) / changes[1]
+    adam = optimiser(learning_rate)
+
+    def loss(heads: Heads, index: Array) -> Array:
+        mean, std = heads(x[index])
+        nll = jnp.square((y[index] - mean) / std) / 2 + jnp.log(std)
+        return (nll.mean(-1) * replay.weight[index].T).mean(-1).sum()
+
+    def validation(heads: Heads) -> Array:
+        error = jnp.square(heads(x)[0].mean(0) - y).mean(-1) * filled * replay.held_out
+        return error.sum() / jnp.maximum((filled * replay.held_out).sum(), 1)
+
+    def step(carry, key):
+        heads, state = carry
+        index = jax.random.randint(key, (batch,), 0, jnp.maximum(replay.size, 1))
+        value, gradient = jax.value_and_grad(loss)(heads, index)
+        change, state = adam.update(gradient, state, heads)
+        return (optax.apply_updates(heads, change), state), value
+
+    def one_round(carry):
+        i, heads, state, best, error, least, _ = carry
+        (heads, state), losses = jax.lax.scan(step, (heads, state), jax.random.split(jax.random.fold_in(key, i), steps))
+        error = validation(heads)
+        better = error < least
+        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), heads, best)
+        return i + 1, heads, state, best, error, jnp.minimum(least, error), losses.mean()
+
+    def going_on(carry):
+        i, *_, error, least, _ = carry
+        return (i < rounds) & ((i == 0) | (error <= 1.1 * least))
+
+    start = validation(model.heads)
+    carry = (jnp.int32(0), model.heads, state, model.heads, start, jnp.float32(jnp.inf), jnp.float32(0))
+    done, _, state, best, _, least, last = jax.lax.while_loop(going_on, one_round, carry)
+    fitted = eqx.tree_at(lambda m: (m.heads, m.inputs, m.changes), model, (best, inputs, changes))
+    return fitted, state, Fit(done * steps, least, last)

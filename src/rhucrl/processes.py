@@ -1,0 +1,74 @@
+"""Commands side by side, each in a process of its own on a core of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+
+def run_side_by_side(commands: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Run all commands, as many at a time as there are cores, show their lines, and give their exit codes.
+
+    An interrupt is passed on to every command, and raised again when they have ended.
+    """
+    cores: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for core in (available := _cores()):
+        cores.put(core)
+    started: list[subprocess.Popen[str]] = []
+    stopping = threading.Event()
+
+    def run(name: str, command: Sequence[str]) -> int:
+        core = cores.get()
+        try:
+            with _start(command, core) as process:
+                started.append(process)
+                if stopping.is_set():  # it began while the others were being told
+                    process.send_signal(signal.SIGINT)
+                for line in process.stdout or ():
+                    print(f"{name} | {line}", end="", flush=True)
+            return process.returncode if process.returncode >= 0 else 1
+        finally:
+            cores.put(core)
+
+    with _terminated_as_interrupted(), ThreadPoolExecutor(len(available)) as pool:
+        try:
+            running = {name: pool.submit(run, name, command) for name, command in commands.items()}
+            return {name: future.result() for name, future in running.items()}
+        except BaseException:
+            stopping.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in started:
+                process.send_signal(signal.SIGINT)
+            raise
+
+
+def _cores() -> list[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def _start(command: Sequence[str], core: int) -> subprocess.Popen[str]:
+    # A session of its own: a terminal's interrupt reaches it once, through us, and not twice.
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    if hasattr(os, "sched_setaffinity"):
+        with contextlib.suppress(ProcessLookupError):  # it may have ended already
+            os.sched_setaffinity(process.pid, {core})
+    return process
+
+
+@contextlib.contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,65 @@
+"""Progress on the screen: a live bar on a terminal, otherwise a plain line now and then."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, TextIO
+
+PERIOD = 5.0  # seconds between plain lines
+
+
+class Progress:
+    """Counts up to `total`: `with Progress(30, "pendulum") as p: p.update(3, "return -412")`.
+
+    `n` is the count reached, not the step made, so that a resumed run starts where it stands.
+    """
+
+    def __init__(self, total: int, label: str, file: TextIO | None = None):
+        self.total, self.label = total, label
+        self._file = file or sys.stderr
+        self._bar: Any = None
+        self._started = time.monotonic()
+        self._next = self._started
+        self._pending = ""
+
+    def __enter__(self) -> Progress:
+        if self._file.isatty():
+            self._bar = _bar(self._file)
+            self._task = self._bar.add_task(self.label, total=self.total, text="")
+            self._bar.start()
+        return self
+
+    def update(self, n: int, text: str = "") -> None:
+        """`n` of `total` are done; `text` says how it goes."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=n, text=text)
+            return
+        self._pending = f"{self.label}  {n}/{self.total}  {time.monotonic() - self._started:.0f} s  {text}".rstrip()
+        if time.monotonic() >= self._next:
+            self._print()
+
+    def __exit__(self, *exception: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        elif self._pending:
+            self._print()
+
+    def _print(self) -> None:
+        print(self._pending, file=self._file, flush=True)
+        self._pending, self._next = "", time.monotonic() + PERIOD
+
+
+def _bar(file: TextIO) -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[text]}", markup=False),
+    )
+    return Bar(*columns, console=Console(file=file), refresh_per_second=4)

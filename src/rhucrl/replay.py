@@ -1,0 +1,70 @@
+"""All transitions, each with its fate in model learning: bootstrap weights, or a place in the validation set."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+VALIDATION = 0.1
+
+
+class Transitions(NamedTuple):
+    """What was observed: (s, executed action, adversary's action) and the next s."""
+
+    obs: Float[Array, "n p"]
+    executed: Float[Array, "n q"]
+    adversary: Float[Array, "n qbar"]
+    following: Float[Array, "n p"]
+
+
+class Replay(NamedTuple):
+    """A store of fixed capacity, filled from the front."""
+
+    data: Transitions
+    weight: Float[Array, "capacity heads"]
+    held_out: Float[Array, " capacity"]
+    size: Int[Array, ""]
+
+    @property
+    def capacity(self) -> int:
+        return self.held_out.shape[0]
+
+    @property
+    def filled(self) -> Float[Array, " capacity"]:
+        return (jnp.arange(self.capacity) < self.size).astype(jnp.float32)
+
+
+def empty(capacity: int, sizes: tuple[int, int, int], heads: int) -> Replay:
+    p, q, qbar = sizes
+    data = Transitions(*(jnp.zeros((capacity, n)) for n in (p, q, qbar, p)))
+    return Replay(data, jnp.zeros((capacity, heads)), jnp.zeros(capacity), jnp.int32(0))
+
+
+def add(replay: Replay, new: Transitions, key: PRNGKeyArray) -> Replay:
+    """Append transitions; each one's split and its Poisson(1) weight per head are decided here, once."""
+    keys = jax.random.split(key)
+    n, heads = new.obs.shape[0], replay.weight.shape[1]
+    held_out = (jax.random.uniform(keys[0], (n,)) < VALIDATION).astype(jnp.float32)
+    weight = jax.random.poisson(keys[1], 1.0, (n, heads)).astype(jnp.float32) * (1 - held_out[:, None])
+
+    def put(old: Array, rows: Array) -> Array:
+        return jax.lax.dynamic_update_slice_in_dim(old, rows, replay.size, 0)
+
+    data = jax.tree.map(put, replay.data, new)
+    return Replay(data, put(replay.weight, weight), put(replay.held_out, held_out), replay.size + n)
+
+
+def draw(replay: Replay, n: int, key: PRNGKeyArray) -> Int[Array, " n"]:
+    """Indices of stored transitions, uniform with replacement."""
+    return jax.random.randint(key, (n,), 0, jnp.maximum(replay.size, 1))
+
+
+def statistics(rows: Float[Array, "capacity d"], filled: Float[Array, " capacity"]) -> tuple[Array, Array]:
+    """Mean and standard deviation of all stored rows; a constant column has standard deviation 1."""
+    total = jnp.maximum(filled.sum(), 1)
+    mean = filled @ rows / total
+    std = jnp.sqrt(filled @ jnp.square(rows - mean) / total)
+    return mean, jnp.where(std > 1e-6, std, 1.0)

@@ -1,0 +1,149 @@
+"""Fitted value iteration of a hallucinated game on a pool of model rollouts.
+
+The model is asked once per episode: its predictions at every pair of candidates along short rollouts are kept,
+and all gradient steps of the episode draw on that pool. Targets are the max-min lambda-returns of the critic's
+own hallucinated problem, so that optimism and pessimism are carried past the model steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from rhucrl.envs.game import Game
+from rhucrl.hallucination import hallucinate
+from rhucrl.models.prediction import Model
+from rhucrl.solvers.backup import (
+    Considered, Numbers, consider, eta_direction, features, look_ahead, settle, stateless, unit,
+)  # fmt: skip
+from rhucrl.solvers.critic import Critic
+
+WANDER = 0.1  # share of the rollouts' steps that follow a random pair of candidates
+
+Proposals = Callable[[Float[Array, "n p"]], Float[Array, "n a q"]]
+
+
+class Values(NamedTuple):
+    """A critic, its Polyak average and its optimiser's state."""
+
+    critic: Critic
+    target: Critic
+    optimiser: optax.OptState
+
+
+class Pool(NamedTuple):
+    """Short rollouts, trajectory first, and what every pair of candidates would do at their states."""
+
+    obs: Float[Array, "n l p"]
+    considered: Considered
+    taken: Int[Array, "n l"]
+
+
+adam = optax.scale_by_adam()
+
+
+def start(critic: Critic) -> Values:
+    return Values(critic, critic, adam.init(eqx.filter(critic, eqx.is_array)))
+
+
+def rollouts(
+    game: Game, model: Model, critic: Critic, starts: Float[Array, "n p"], proposals: Proposals,
+    adversary: Float[Array, "k qbar"], sign: Array, numbers: Numbers, length: int, key: PRNGKeyArray,
+) -> Pool:  # fmt: skip
+    """Rollouts of the hallucinated model under its own max-min play, wandering off now and then."""
+    weights = stateless(game, critic, game.observe(game.reset(key)), adversary)
+
+    def step(obs: Array, key: PRNGKeyArray):
+        keys = jax.random.split(key, 5)
+        considered = consider(game, model, obs, proposals(obs), adversary)
+        eta = sign * eta_direction(game, critic, obs, adversary)
+        noise = jax.random.normal(keys[0], obs.shape)
+        q = look_ahead(game, critic, considered, adversary, eta, numbers, noise)
+        a, k, _ = settle(game, q, weights)
+        if game.scope == "episode":
+            k = jax.random.randint(keys[4], k.shape, 0, adversary.shape[0])
+        pairs = q.shape[-2] * q.shape[-1]
+        strays = jax.random.uniform(keys[1], a.shape) < WANDER
+        taken = jnp.where(strays, jax.random.randint(keys[2], a.shape, 0, pairs), a * q.shape[-1] + k)
+        outcome = jax.random.choice(keys[3], considered.probability.shape[0], p=considered.probability)
+        chosen = jax.tree.map(lambda x: at_pair(x[outcome], taken), considered.prediction)
+        lean = jnp.take_along_axis(eta, (taken % q.shape[-1] % eta.shape[-2])[..., None, None], -2)[..., 0, :]
+        return game.project(hallucinate(chosen, lean, numbers.beta, noise)), (obs, considered, taken)
+
+    _, (obs, considered, taken) = jax.lax.scan(step, starts, jax.random.split(key, length))
+    # Scanned axes are (l, o, n, ...); a pool is drawn from by trajectory, so (n, l, o, ...).
+    prediction, reward = jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), (considered.prediction, considered.reward))
+    return Pool(obs.swapaxes(0, 1), Considered(prediction, reward, considered.probability[0]), taken.T)
+
+
+def at_pair(x: Float[Array, "*b a k p"], pair: Int[Array, "*b"]) -> Float[Array, "*b p"]:
+    flat = x.reshape(*pair.shape, -1, x.shape[-1])
+    return jnp.take_along_axis(flat, pair[..., None, None], -2)[..., 0, :]
+
+
+def draw(pool: Pool, batch: int, key: PRNGKeyArray) -> tuple[Array, Considered, Array]:
+    """Trajectories of the pool, with the outcomes' axis in front again."""
+    index = jax.random.randint(key, (batch,), 0, pool.obs.shape[0])
+    rows = (pool.considered.prediction, pool.considered.reward)
+    prediction, reward = jax.tree.map(lambda x: jnp.moveaxis(x[index], 2, 0), rows)
+    return pool.obs[index], Considered(prediction, reward, pool.considered.probability), pool.taken[index]
+
+
+def returns(
+    q: Float[Array, "n l a k"], reward: Float[Array, "n l a k"], taken: Int[Array, "n l"],
+    best: tuple[Array, Array, Array], numbers: Numbers,
+) -> Float[Array, "n l m"]:  # fmt: skip
+    """Watkins's lambda-returns of the game: a trace goes on while the step taken is the one max-min play takes."""
+    a, k, goal = best
+    if goal.shape[-1] > 1:
+        return goal
+    pair = a * q.shape[-1] + k
+    earned = jnp.take_along_axis(reward.reshape(*pair.shape, -1), pair[..., None], -1)[..., 0]
+    trace = numbers.trace * (pair == taken)
+
+    def back(later: Array, x: tuple[Array, Array, Array]):
+        earned, goal, trace = x
+        g = (1 - trace) * goal + trace * (earned + numbers.discount * later)
+        return g, g
+
+    steps = (earned.T, goal[..., 0].T, trace.T)
+    last = steps[1][-1]
+    _, g = jax.lax.scan(back, last, jax.tree.map(lambda x: x[:-1], steps), reverse=True)
+    return jnp.concatenate([g, last[None]]).T[..., None]
+
+
+def improve(
+    game: Game, values: Values, pool: Pool, adversary: Float[Array, "k qbar"], sign: Array, numbers: Numbers,
+    batch: int, updates: int, key: PRNGKeyArray,
+) -> tuple[Values, Array]:  # fmt: skip
+    """`updates` gradient steps towards the max-min returns; also the mean squared error, in critic units."""
+    low, high = game.reward_range
+    lasting = adversary[: 1 if game.scope == "step" else None]
+    origin = game.observe(game.reset(key))
+
+    def update(values: Values, key: PRNGKeyArray):
+        keys = jax.random.split(key)
+        obs, considered, taken = draw(pool, batch, keys[0])
+        eta = sign * eta_direction(game, values.target, obs, adversary)
+        noise = jax.random.normal(keys[1], obs.shape)
+        q = look_ahead(game, values.target, considered, adversary, eta, numbers, noise)
+        best = settle(game, q, stateless(game, values.target, origin, adversary))
+        reward = jnp.tensordot(considered.probability, considered.reward, 1)
+        goal = returns(q, reward, taken, best, numbers)
+        goal = jnp.clip(goal, low * game.horizon, high * game.horizon) / unit(game)
+        x = features(game, obs[..., None, :], lasting)
+
+        error, gradient = jax.value_and_grad(lambda critic: jnp.square(critic(x) - goal).mean())(values.critic)
+        direction, state = adam.update(gradient, values.optimiser)
+        critic = jax.tree.map(lambda w, d: w - numbers.learning_rate * d, values.critic, direction)
+        target = jax.tree.map(lambda t, w: t + numbers.target_rate * (w - t), values.target, critic)
+        return Values(critic, target, state), error
+
+    values, errors = jax.lax.scan(update, values, jax.random.split(key, updates))
+    return values, errors.mean()

@@ -1,0 +1,129 @@
+"""The attacks on games whose worst case is known in closed form, and on the pendulum."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rhucrl.envs.game import Box, Execution, Game
+from rhucrl.envs.pendulum import Pendulum
+from rhucrl.errors import UsageError
+from rhucrl.evaluation.attack import sweep, sweep_parameter, worst_case
+from rhucrl.evaluation.rollouts import episode_return
+
+
+class Alternating(Game):
+    """The sign s of the state flips each step; the reward is 1 + s abar, abar in [-strength, strength].
+
+    Any constant earns the horizon, the adversary -sign(s) earns horizon (1 - strength).
+    """
+
+    strength: jax.Array = eqx.field(converter=jnp.float32)
+    scope: str = eqx.field(static=True, default="step")
+    horizon: int = eqx.field(static=True, default=20)
+
+    agent = property(lambda self: Box(-jnp.ones(1), jnp.ones(1)))
+    adversary = property(lambda self: Box(-self.strength * jnp.ones(1), self.strength * jnp.ones(1)))
+    neutral = property(lambda self: jnp.zeros(1))
+    observation = property(lambda self: Box(-jnp.ones(1), jnp.ones(1)))
+    scale = property(lambda self: jnp.ones(1))
+    reward_range = property(lambda self: (jnp.float32(0), jnp.float32(2)))
+
+    def execute(self, action, adversary):
+        return Execution(jnp.ones(1), action[None])
+
+    def model_input(self, obs, executed, adversary):
+        return obs
+
+    def reward(self, obs, executed, adversary, next_obs):
+        return 1 + obs[..., 0] * adversary[..., 0]
+
+    def sample(self, key, n):
+        return jnp.ones((n, 1))
+
+    def reset(self, key):
+        return jnp.ones(1)
+
+    def observe(self, state):
+        return state
+
+    def step(self, state, executed, adversary):
+        return -state
+
+
+class Target(Alternating):
+    """The reward is the squared distance of the adversary's action from 0.37: its worst value is inside the box."""
+
+    def reward(self, obs, executed, adversary, next_obs):
+        return jnp.square(adversary[..., 0] - 0.37)
+
+
+class Fragile(Alternating):
+    """Terminates as soon as it has begun; the reward is 1 a step."""
+
+    def reward(self, obs, executed, adversary, next_obs):
+        return jnp.ones(obs.shape[:-1])
+
+    def terminated(self, next_obs):
+        return jnp.ones(next_obs.shape[:-1], bool)
+
+
+def still(obs):
+    return jnp.zeros((*obs.shape[:-1], 1))
+
+
+def lean(obs):
+    """Swings up by energy, so that its return depends on the physics."""
+    theta, omega = jnp.arctan2(obs[..., 1], obs[..., 0]), obs[..., 2]
+    lack = 15 - (omega**2 / 2 + 15 * obs[..., 0])
+    swing = 2 * jnp.sign(lack) * jnp.where(omega >= 0, 1.0, -1.0)
+    return jnp.where(jnp.abs(theta) < 0.25, -12 * theta - 3 * omega, swing)[..., None]
+
+
+def test_state_feedback_is_found():
+    found = worst_case(still, Alternating(0.8), "standard")
+    assert found.nominal == 20
+    assert found.attacks["constant"] == pytest.approx(20)
+    assert found.attack == "cross-entropy"
+    assert found.worst == pytest.approx(20 * 0.2, abs=1)
+
+
+def test_the_inner_worst_value_of_an_episode_is_found():
+    found = worst_case(still, Target(0.8, scope="episode"))
+    assert found.attack == "search"
+    assert found.worst == pytest.approx(0, abs=1e-4)
+    assert float(found.adversary(jnp.ones(1), jnp.array(0))[0]) == pytest.approx(0.37, abs=1e-3)
+
+
+def test_nothing_is_earned_after_termination():
+    assert worst_case(still, Fragile(0.5)).worst == 1
+
+
+def test_sweep_of_the_pendulum():
+    game = Pendulum(0.2)
+    swept = sweep(lean, game, (0.0, 0.2, 0.2))
+    none, case, again = swept.cases
+    assert none.worst == pytest.approx(none.nominal, rel=1e-3)
+    assert case.worst < 1.05 * case.nominal
+    assert case.worst == min(case.attacks.values()) == case.attacks[case.attack] == swept.worst[1]
+    assert case.attacks["best-response-200"] <= case.attacks["random"]
+    assert (again.worst, again.attacks) == (case.worst, case.attacks)
+    replayed = float(episode_return(game, lean, case.adversary, jax.random.key(7)))
+    assert replayed == pytest.approx(case.worst, rel=1e-3)
+
+
+def test_parameter_sweep_covers_the_closed_range():
+    game = Pendulum(0.8, kind="parameter", scope="episode")
+    swept = sweep_parameter(still, game, points=5)
+    np.testing.assert_allclose(swept.values[:, 0], [0.2, 0.6, 1.0, 1.4, 1.8], rtol=1e-5)
+    np.testing.assert_allclose(swept.returns, -200 * np.pi**2, rtol=1e-3)  # mass needs a torque to matter
+    moved = sweep_parameter(lean, game, points=5).returns
+    assert worst_case(lean, game).worst <= float(moved.min()) + 1
+
+
+def test_mistakes():
+    with pytest.raises(UsageError, match="'quick'"):
+        worst_case(still, Alternating(0.5), "quik")
+    with pytest.raises(UsageError, match="not finite"):
+        worst_case(lambda obs: still(obs) + jnp.nan, Pendulum(0.8, kind="parameter", scope="episode"))

@@ -1,0 +1,219 @@
+"""The command line: quick help, mistakes in one line with a remedy, exit codes, processes side by side."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from rhucrl import cli
+from rhucrl.config import TrainConfig
+from rhucrl.errors import DiskError, UsageError, unknown
+from rhucrl.processes import run_side_by_side
+from rhucrl.progress import Progress
+from rhucrl.runs import Run
+
+
+def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "rhucrl.cli", *arguments], capture_output=True, text=True, cwd=cwd)
+
+
+@pytest.fixture
+def training(monkeypatch):
+    """A training that does what a test puts into it."""
+    module = SimpleNamespace(train=lambda *_, **__: None, resume=lambda *_, **__: None)
+    monkeypatch.setitem(sys.modules, "rhucrl.training", module)
+    monkeypatch.setattr("rhucrl.training", module, raising=False)
+    monkeypatch.setattr(cli, "_keep_compiled", lambda: None)
+    return module
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["list", "algos"], ["train", "--algo", "x"]])
+def test_help_and_mistakes_are_answered_without_jax(arguments):
+    code = (
+        "import sys, rhucrl.cli\n"
+        "try: rhucrl.cli.main(sys.argv[1:])\n"
+        "except SystemExit: pass\n"
+        "assert not {'jax', 'numpy', 'matplotlib', 'gymnasium'} & set(sys.modules), 'heavy imports'"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_option_is_explained():
+    text = run("train", "--help").stdout
+    for name in TrainConfig.__dataclass_fields__:
+        assert name == "env" or f"--{name.replace('_', '-')}" in text
+    assert "TensorBoard" in text
+    assert all(command in run("--help").stdout for command in cli.COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["trian"], "did you mean 'train'?"),
+        (["train", "--algo", "rhucrl"], "did you mean 'rh-ucrl'?"),
+        (["train", "--settin", "none"], "did you mean --setting?"),
+        (["train", "--setting", "adverserial"], "did you mean 'adversarial'?"),
+        (["train", "--episodes", "-3"], "--episodes"),
+        (["train", "--episodes", "many"], "--episodes"),
+        (["train", "--seeds", "1", "1"], "different numbers"),
+        (["list", "algo"], "did you mean 'algos'?"),
+        (["resume"], "RUN"),
+        (["resume", "nowhere"], "nowhere holds no run"),
+        (["attack", "x", "--budget", "quik"], "did you mean 'quick'?"),
+        (["oracle", "--strength", "1.5"], "outside [0, 1)"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(arguments, told, capsys):
+    assert cli.main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert told in err
+
+
+def test_a_mistake_ends_the_process_with_2_and_without_a_traceback():
+    done = run("resume", "nowhere")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "told"),
+    [
+        (UsageError("wrong: do this"), 2, "error: wrong: do this\n"),
+        (DiskError("the disk is full: make room"), 1, "error: the disk is full: make room\n"),
+        (KeyboardInterrupt(), 130, "stopped\n"),
+    ],
+)
+def test_exit_codes(failure, code, told, training, tmp_path, capsys):
+    def fail(*_):
+        raise failure
+
+    training.train = fail
+    assert cli.main(["train", "--run-dir", str(tmp_path / "run")]) == code
+    assert capsys.readouterr().err == told
+
+
+def test_bugs_keep_their_traceback(training, tmp_path):
+    training.train = lambda *_: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["train", "--run-dir", str(tmp_path / "run")])
+
+
+def test_train_hands_over_the_configuration_and_the_folder(training, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    seen = []
+    training.train = lambda config, folder, progress: seen.append((config, folder, progress.total))
+    assert cli.main(["train", "pendulum", "--seed", "3", "--strength", ".3", "--episodes", "7"]) == 0
+    assert cli.main(["train", "--run-dir", "here", "--tensorboard"]) == 0
+    assert seen[0] == (
+        TrainConfig(strength=0.3, episodes=7, seed=3),
+        Path("runs/pendulum-adversarial-rh-ucrl/seed-3"),
+        7,
+    )
+    assert seen[1][:2] == (TrainConfig(), Path("here"))
+    assert (tmp_path / "here" / "tensorboard").is_dir()
+
+
+def test_stopping_says_how_to_go_on(training, tmp_path, capsys):
+    def stopped(config, folder, progress):
+        with Run.create(folder, config):
+            raise KeyboardInterrupt
+
+    training.train = stopped
+    with pytest.raises(SystemExit) as end:
+        cli.main(["train", "--run-dir", str(tmp_path / "run")])
+    assert end.value.code == 130
+    assert f"`rhucrl resume {tmp_path / 'run'}` continues" in capsys.readouterr().err
+
+
+def test_resume_warns_of_other_versions(training, tmp_path, capsys, monkeypatch):
+    Run.create(tmp_path / "run", TrainConfig()).close()
+    monkeypatch.setattr("rhucrl.runs.RECORDED", ("rhucrl", "jax"))
+    config = tmp_path / "run" / "config.json"
+    config.write_text(config.read_text().replace('"jax": "', '"jax": "0.0.'))
+    seen = []
+    training.resume = lambda folder, episodes, progress: seen.append((folder, episodes, progress.total))
+    assert cli.main(["resume", str(tmp_path / "run"), "--episodes", "50"]) == 0
+    assert seen == [(tmp_path / "run", 50, 50)]
+    assert "warning: the run began with jax 0.0." in capsys.readouterr().err
+
+
+def test_several_seeds_become_commands_of_their_own(monkeypatch, capsys):
+    seen = {}
+    monkeypatch.setattr("rhucrl.processes.run_side_by_side", lambda commands: seen.update(commands) or {"seed 2": 2})
+    options = ["--strength", "0.3", "--setting", "action", "--tensorboard"]
+    assert cli.main(["train", "pendulum", "--seeds", "1", "2", "--run-dir", "d", *options]) == 2
+    assert "seed 2" in capsys.readouterr().err
+    for seed in (1, 2):
+        command = cli._parse(seen[f"seed {seed}"][3:])
+        assert command.seeds == (seed,)
+        assert command.run_dir == Path(f"d/seed-{seed}")
+        assert command.tensorboard
+        assert command._config(0) == TrainConfig(strength=0.3, setting="action")
+
+
+def test_commands_run_side_by_side_each_on_its_core(capfd):
+    # The core is given just after the start, hence the pause.
+    code = "import os, sys, time; time.sleep(0.2); print(len(os.sched_getaffinity(0))); sys.exit(int(sys.argv[1]))"
+    codes = run_side_by_side({f"job {i}": [sys.executable, "-c", code, str(i)] for i in range(4)})
+    assert codes == {f"job {i}": i for i in range(4)}
+    assert sorted(capfd.readouterr().out.splitlines()) == [f"job {i} | 1" for i in range(4)]
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_reaches_every_command(how, tmp_path):
+    job = (
+        "import sys, time, pathlib\n"
+        "try: print('up', flush=True), time.sleep(60)\n"
+        "except KeyboardInterrupt: pathlib.Path(sys.argv[1]).touch()"
+    )
+    parent = (
+        "import sys; from rhucrl.processes import run_side_by_side\n"
+        "run_side_by_side({name: [sys.executable, '-c', sys.argv[1], name] for name in sys.argv[2:]})"
+    )
+    files = [f"{tmp_path}/{core}" for core in os.sched_getaffinity(0)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", parent, job, *files], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    for _ in files:
+        assert "up" in process.stdout.readline()
+    process.send_signal(how)
+    _, err = process.communicate(timeout=20)
+    assert sorted(map(str, tmp_path.iterdir())) == sorted(files)
+    assert "KeyboardInterrupt" in err
+
+
+def test_progress_without_a_terminal_is_a_line_now_and_then(monkeypatch):
+    clock, file = [0.0], io.StringIO()
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    with Progress(30, "pendulum", file) as progress:
+        for n in range(1, 31):
+            clock[0] += 1
+            progress.update(n, f"return {-n}")
+    lines = file.getvalue().splitlines()
+    assert [line.split()[1] for line in lines] == ["1/30", "6/30", "11/30", "16/30", "21/30", "26/30", "30/30"]
+    assert lines[0] == "pendulum  1/30  1 s  return -1"
+
+
+def test_progress_on_a_terminal_is_a_bar(monkeypatch):
+    file = io.StringIO()
+    monkeypatch.setattr(file, "isatty", lambda: True)
+    with Progress(3, "[pendulum]", file) as progress:
+        progress.update(3, "return [-1]")
+    assert "[pendulum]" in file.getvalue()
+    assert "3/3" in file.getvalue()
+
+
+def test_unknown_names_without_a_near_one_list_all():
+    assert str(unknown("setting", "zzz", ["none", "action"])) == "unknown setting 'zzz': choose from none, action"

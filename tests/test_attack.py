@@ -9,8 +9,8 @@ import pytest
 from rhucrl.envs.game import Box, Execution, Game
 from rhucrl.envs.pendulum import Pendulum
 from rhucrl.errors import UsageError
-from rhucrl.evaluation.attack import sweep, sweep_parameter, worst_case
-from rhucrl.evaluation.rollouts import episode_return
+from rhucrl.evaluation.attack import EFFORTS, cross_entropy, sweep, sweep_parameter, worst_case
+from rhucrl.evaluation.rollouts import episode_return, mean_return
 
 
 class Alternating(Game):
@@ -59,6 +59,13 @@ class Target(Alternating):
         return jnp.square(adversary[..., 0] - 0.37)
 
 
+class MovingTarget(Alternating):
+    """As `Target`, but each sign of the state has its own worst value: 0.37 and -0.61."""
+
+    def reward(self, obs, executed, adversary, next_obs):
+        return jnp.square(adversary[..., 0] - jnp.where(obs[..., 0] > 0, 0.37, -0.61))
+
+
 class Fragile(Alternating):
     """Terminates as soon as it has begun; the reward is 1 a step."""
 
@@ -89,9 +96,16 @@ def test_state_feedback_is_found():
     assert found.worst == pytest.approx(20 * 0.2, abs=1)
 
 
+def test_the_cross_entropy_search_refines():
+    """Sampling alone comes within about 0.05 of the known 0; refitting to the worst comes ten times nearer."""
+    game, keys = MovingTarget(0.8), jax.random.split(jax.random.key(0), 1)
+    found = [cross_entropy(game, still, EFFORTS["thorough"], jax.random.key(seed), keys) for seed in range(10, 16)]
+    assert np.mean([mean_return(game, still, network, keys) for network in found]) < 0.01
+
+
 def test_the_inner_worst_value_of_an_episode_is_found():
     found = worst_case(still, Target(0.8, scope="episode"))
-    assert found.attack == "search"
+    assert found.attack.startswith("search")
     assert found.worst == pytest.approx(0, abs=1e-4)
     assert float(found.adversary(jnp.ones(1), jnp.array(0))[0]) == pytest.approx(0.37, abs=1e-3)
 

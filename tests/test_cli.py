@@ -139,7 +139,6 @@ def test_stopping_says_how_to_go_on(training, tmp_path, capsys):
 
 def test_resume_warns_of_other_versions(training, tmp_path, capsys, monkeypatch):
     Run.create(tmp_path / "run", TrainConfig()).close()
-    monkeypatch.setattr("rhucrl.runs.RECORDED", ("rhucrl", "jax"))
     config = tmp_path / "run" / "config.json"
     config.write_text(config.read_text().replace('"jax": "', '"jax": "0.0.'))
     seen = []

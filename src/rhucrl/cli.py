@@ -63,8 +63,9 @@ class Train(TrainConfig):
         return 0
 
     def _config(self, seed: int) -> TrainConfig:
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(TrainConfig)}
-        return TrainConfig(**values | {"seed": seed})
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(TrainConfig)}
+        values["seed"] = seed
+        return TrainConfig(**values)
 
     def _folder(self, seed: int) -> Path:
         if self.run_dir and len(self.seeds) == 1:
@@ -140,12 +141,10 @@ class Evaluate:
         from rhucrl.evaluation.rollouts import mean_return
 
         keys = jax.random.split(jax.random.key(self.seed), self.episodes)
-        rows = {
-            "none": found.nominal,
-            "the one it learned with": mean_return(agent.game, agent.policy, agent.adversary, keys),
-            "the worst of a quick attack": found.worst,
-        }
-        _print_returns(self.run_dir, rows)
+        rows = {"none": found.nominal}
+        if (adversary := getattr(agent, "adversary", None)) is not None:  # a policy alone has none
+            rows["the one it learned with"] = mean_return(agent.game, agent.policy, adversary, keys)
+        _print_returns(self.run_dir, rows | {"the worst of a quick attack": found.worst})
         return 0
 
 
@@ -192,10 +191,9 @@ class Demo:
     """The folder for the page."""
 
     def run(self) -> int:
-        from rhucrl.experiments import demo
+        from rhucrl.experiments.demo import demo
 
-        _keep_compiled()
-        demo.run(self.output)
+        demo(self.output)
         return 0
 
 
@@ -221,7 +219,7 @@ class Oracle:
     def run(self) -> int:
         from rhucrl.envs import make
 
-        game = make("pendulum", **dataclasses.asdict(self)).game
+        game: Any = make("pendulum", **dataclasses.asdict(self)).game
         from rhucrl.evaluation.oracle import solve
 
         _keep_compiled()

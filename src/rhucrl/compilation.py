@@ -18,7 +18,7 @@ _listening = False
 def enable_cache() -> None:
     """Keep compiled programs in the user's cache folder, unless RHUCRL_CACHE=off or the user chose another folder."""
     _listen()
-    if os.environ.get(_SWITCH, "").lower() in ("off", "0", "no", "false") or jax.config.jax_compilation_cache_dir:
+    if os.environ.get(_SWITCH, "").lower() in ("off", "0", "no", "false") or _chosen_by_user():
         return
     folder = cache_folder()
     try:
@@ -46,6 +46,10 @@ def compile_seconds() -> float:
     return sum(end - start for start, end in _spans)
 
 
+def _chosen_by_user() -> bool:
+    return jax.config.values["jax_compilation_cache_dir"] is not None
+
+
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -61,9 +65,9 @@ def _listen() -> None:
         jax.monitoring.register_event_time_span_listener(_add)
 
 
-def _add(event: str, start: float, end: float, **_: object) -> None:
+def _add(event: str, start_time: float, end_time: float, **_: object) -> None:
     """Count a span once: tracing a function traces, and sometimes compiles, others inside it."""
     if event.startswith("/jax/core/compile/"):
-        while _spans and _spans[-1][0] >= start:
+        while _spans and _spans[-1][0] >= start_time:
             _spans.pop()
-        _spans.append((start, end))
+        _spans.append((start_time, end_time))

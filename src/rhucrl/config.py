@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args, get_type_hints
 
-from rhucrl.errors import UsageError
+from rhucrl.errors import UsageError, unknown
 
 
 @dataclass(frozen=True)
@@ -21,8 +20,8 @@ class TrainConfig:
     """Strength alpha of the adversary in [0, 1); by default .2 (parameter: .8)."""
     scope: Literal["step", "episode"] | None = None
     """Whether the adversary acts at every step or once per episode; by default what the setting asks for."""
-    mixture: Literal["noisy", "probabilistic"] = "noisy"
-    """Action setting: (1 - alpha) a + alpha abar, or abar with probability alpha."""
+    mixture: Literal["noisy", "probabilistic"] | None = None
+    """Action setting: noisy, (1 - alpha) a + alpha abar (the default), or probabilistic, abar with probability alpha."""
     reward: Literal["dense", "sparse"] = "dense"
     """The pendulum's reward: dense, or only near the upright rest, minus the cost of the action."""
     action_cost: float | None = None
@@ -51,7 +50,7 @@ class TrainConfig:
     """lambda of the max-min returns along a rollout."""
     updates: float = 2.0
     """Gradient steps of each problem per step of the environment."""
-    batch: int = 64
+    batch: int = 48
     """Rollouts per gradient step (each has `model_steps` states)."""
     pool: int = 1024
     """Model rollouts made per episode."""
@@ -67,9 +66,9 @@ class TrainConfig:
     """Standard deviation of the waves' initial frequencies, in turns per unit of the observation's scale."""
     width: int = 64
     """Width of a critic's two hidden layers."""
-    agent_points: int = 5
+    agent_points: int = 3
     """Agent's candidate actions per dimension while learning."""
-    acting_points: int = 17
+    acting_points: int = 9
     """Agent's candidate actions per dimension while acting."""
 
     heads: int = 5
@@ -78,7 +77,7 @@ class TrainConfig:
     """Width of a member's two hidden layers."""
     model_learning_rate: float = 2e-3
     """Adam's step size for the ensemble."""
-    model_rounds: int = 12
+    model_rounds: int = 10
     """At most so many rounds of 25 gradient steps per fit; early stopping may end it sooner."""
     minimum_temperature: float = 1.0
     """Recalibration never shrinks the epistemic uncertainty below this factor."""
@@ -88,10 +87,10 @@ class TrainConfig:
             if getattr(self, name) < least:
                 option = name.replace("_", "-")
                 raise UsageError(f"--{option} is {getattr(self, name)}; it must be at least {least}")
-        for field in dataclasses.fields(self):
-            choices = CHOICES.get(field.name)
-            if choices and getattr(self, field.name) not in choices:
-                raise UsageError(f"unknown {field.name} {getattr(self, field.name)!r}; choose one of {', '.join(choices)}")
+        for name in ("algo", "model"):
+            choices = get_args(get_type_hints(TrainConfig)[name])
+            if getattr(self, name) not in choices:
+                raise unknown(name, getattr(self, name), choices)
         for name in ("discount", "trace", "broad"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"--{name} is {getattr(self, name)}; it must lie in [0, 1]")
@@ -102,7 +101,3 @@ LEAST = {
     "features": 1, "width": 1, "agent_points": 2, "acting_points": 2, "heads": 2, "model_width": 1, "model_rounds": 1,
     "seed": 0,
 }  # fmt: skip
-CHOICES = {
-    "algo": ("rh-ucrl", "best-response", "maximin-mb", "h-ucrl", "greedy"),
-    "model": ("ensemble", "known"),
-}

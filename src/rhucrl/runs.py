@@ -1,7 +1,8 @@
 """A run's folder: configuration, metrics, checkpoints and policies, each of them whole after any crash.
 
     config.json      everything the run was asked for, the versions it ran with, a format number
-    metrics.jsonl    one line per episode
+    metrics.jsonl    one line per episode: exact, the same bytes in a run that was stopped and one that was not
+    timing.jsonl     one line per episode of what never repeats: seconds
     checkpoints/     the complete training state after an episode; the last two
     policy/          the output policy; policy-last/ is the last one
     tensorboard/     the metrics once more, if this folder is there (`ask_for_tensorboard`)
@@ -26,11 +27,13 @@ import json
 import os
 import platform
 import shutil
+import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
+import rhucrl
 from rhucrl.errors import UsageError
 from rhucrl.trees import (
     FORMAT,
@@ -51,10 +54,10 @@ from rhucrl.trees import (
 
 __all__ = ["DamagedError", "Run", "ask_for_tensorboard", "load_tree", "read_meta", "save_tree", "versions"]
 
-RECORDED = ("rhucrl", "jax", "jaxlib", "numpy", "equinox", "optax", "gymnasium", "mujoco")
+RECORDED = ("jax", "jaxlib", "numpy", "equinox", "optax", "gymnasium", "mujoco")
 KEPT = 2  # checkpoints: the older one is for the day on which the newer one is damaged
 
-_CONFIG, _METRICS, _LOCK, _BOARD = "config.json", "metrics.jsonl", "lock", "tensorboard"
+_CONFIG, _METRICS, _TIMING, _LOCK, _BOARD = "config.json", "metrics.jsonl", "timing.jsonl", "lock", "tensorboard"
 
 Tree = TypeVar("Tree")
 
@@ -65,9 +68,15 @@ def versions() -> dict[str, str]:
     def version(name: str) -> str:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             return importlib.metadata.version(name)
-        return "0"
+        return "absent"
 
-    return {"python": platform.python_version()} | {name: version(name) for name in RECORDED}
+    own = {"rhucrl": rhucrl.__version__, "python": platform.python_version()}
+    return own | {name: version(name) for name in RECORDED}
+
+
+def _record(config: Any, versions: dict[str, str]) -> bytes:
+    values = dataclasses.asdict(config) if dataclasses.is_dataclass(config) else dict(config)  # type: ignore[arg-type]
+    return dump({"format": FORMAT, "versions": versions, "config": values}, indent=1)
 
 
 class Run:
@@ -84,8 +93,7 @@ class Run:
     def create(cls, folder: str | Path, config: Any) -> Run:
         """A new run, already locked. `config` is a dataclass or a mapping."""
         folder = absolute(folder)
-        config = dataclasses.asdict(config) if dataclasses.is_dataclass(config) else dict(config)  # type: ignore[arg-type]
-        text = dump({"format": FORMAT, "versions": versions(), "config": config}, indent=1)
+        text = _record(config, versions())
         with explained(folder):
             _require_vacant(folder)
             folder.mkdir(parents=True, exist_ok=True)
@@ -93,7 +101,8 @@ class Run:
             try:
                 _require_vacant(folder)
                 collect(folder)
-                (folder / _METRICS).touch()
+                for name in (_METRICS, _TIMING):
+                    (folder / name).touch()
                 write_file(folder / _CONFIG, text)
             except BaseException:
                 lock.close()
@@ -149,24 +158,31 @@ class Run:
         now = versions()
         return {name: (was, now[name]) for name, was in self.versions.items() if name in now and now[name] != was}
 
+    def reconfigure(self, config: Any) -> None:
+        """Replace the configuration, in order to prolong the run; the versions stay those that it began with."""
+        self._require_lock()
+        text = _record(config, self.versions)
+        with explained(self.folder):
+            write_file(self.folder / _CONFIG, text)
+        self.config = json.loads(text)["config"]
+
     def append_metrics(self, row: Mapping[str, Any]) -> None:
         """One episode's row, on the disk when this returns. It has its number under `episode`."""
-        self._require_lock()
-        line = dump({"episode": int(row["episode"]), **row}) + b"\n"
-        with explained(self.folder / _METRICS), open(self.folder / _METRICS, "ab", buffering=0) as file:
-            end = os.fstat(file.fileno()).st_size
-            try:
-                write_all(file.fileno(), line)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    file.truncate(end)
-                raise
+        line = self._append(_METRICS, row)
         if (self.folder / _BOARD).is_dir():
             self._show(json.loads(line))
 
+    def append_timing(self, row: Mapping[str, Any]) -> None:
+        """How long an episode took."""
+        self._append(_TIMING, row)
+
     def metrics(self) -> list[Json]:
         """All rows; a last line that a kill tore is no row."""
-        return [row for _, row in self._rows()]
+        return [row for _, row in self._rows(_METRICS)]
+
+    def timing(self) -> list[Json]:
+        """All rows of seconds. A kill may have lost some of them."""
+        return [row for _, row in self._rows(_TIMING)]
 
     def truncate_metrics(self, episode: int) -> None:
         """Drop the rows after `episode`: they will be played again."""
@@ -182,12 +198,16 @@ class Run:
             if number not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def load_checkpoint(self, like: Tree) -> tuple[int, Tree, Json] | None:
-        """The newest whole checkpoint: its episode, tree and meta; None if there was none yet."""
+    def load_checkpoint(self, like: Tree | Callable[[Json], Tree]) -> tuple[int, Tree, Json] | None:
+        """The newest whole checkpoint: its episode, tree and meta; None if there was none yet.
+
+        `like` may be a function of the meta, where sizes depend on what was saved.
+        """
         damage: DamagedError | None = None
         for episode, folder in reversed(self._checkpoints()):
             try:
-                tree, meta = load_tree(folder, like)
+                form: Any = like(read_meta(folder)) if isinstance(like, types.FunctionType) else like
+                tree, meta = load_tree(folder, form)
             except DamagedError as error:
                 damage = error
                 continue
@@ -207,9 +227,22 @@ class Run:
         folders = (self.folder / "checkpoints").glob("[0-9]*")
         return sorted((int(folder.name), folder) for folder in folders if folder.name.isdigit())
 
-    def _rows(self) -> Iterator[tuple[int, Json]]:
+    def _append(self, name: str, row: Mapping[str, Any]) -> bytes:
+        self._require_lock()
+        line = dump({"episode": int(row["episode"]), **row}) + b"\n"
+        with explained(self.folder / name), open(self.folder / name, "ab", buffering=0) as file:
+            end = os.fstat(file.fileno()).st_size
+            try:
+                write_all(file.fileno(), line)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    file.truncate(end)
+                raise
+        return line
+
+    def _rows(self, name: str) -> Iterator[tuple[int, Json]]:
         """Every whole row and the place of its end in the file."""
-        end, path = 0, self.folder / _METRICS
+        end, path = 0, self.folder / name
         with explained(path):
             lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         for line in lines:
@@ -222,11 +255,11 @@ class Run:
                 raise damaged(path) from error
 
     def _keep_rows(self, keep: Callable[[Json], bool]) -> None:
-        end = max((end for end, row in self._rows() if keep(row)), default=0)
-        path = self.folder / _METRICS
-        with explained(path), open(path, "ab", buffering=0) as file:
-            file.truncate(end)
-            os.fsync(file.fileno())
+        for name in (_METRICS, _TIMING):
+            end = max((end for end, row in self._rows(name) if keep(row)), default=0)
+            with explained(self.folder / name), open(self.folder / name, "ab", buffering=0) as file:
+                file.truncate(end)
+                os.fsync(file.fileno())
 
     def _require_lock(self) -> None:
         if self._lock is None:
@@ -257,7 +290,7 @@ def _require_vacant(folder: Path) -> None:
         raise UsageError(
             f"{folder} already holds a run: `rhucrl resume {folder}` continues it, --run-dir names another"
         )
-    strangers = [name for name in names if name not in (_LOCK, _METRICS, _BOARD) and not is_leftover(name)]
+    strangers = [name for name in names if name not in (_LOCK, _METRICS, _TIMING, _BOARD) and not is_leftover(name)]
     if strangers:
         raise UsageError(f"{folder} is not empty ({strangers[0]}): choose another folder")
 

@@ -6,7 +6,6 @@ A saved tree is a folder with `arrays.safetensors` and `meta.json`, written besi
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import json
 import os
@@ -69,7 +68,7 @@ def read_meta(folder: str | Path) -> Json:
     return _read_record(_standing(absolute(folder)))["meta"]
 
 
-def _named_leaves(tree: Any) -> tuple[dict[str, Any], jax.tree_util.PyTreeDef]:
+def _named_leaves(tree: Any) -> tuple[dict[str, Any], Any]:
     flat, structure = jax.tree_util.tree_flatten_with_path(tree)
     leaves = {jax.tree_util.keystr(path) or ".": leaf for path, leaf in flat}
     if len(leaves) != len(flat):
@@ -157,8 +156,6 @@ def dump(value: Any, indent: int | None = None) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
     return value.tolist() if hasattr(value, "tolist") else os.fspath(value)
 
 

@@ -21,7 +21,7 @@ from rhucrl.envs.game import Game
 from rhucrl.envs.pendulum import Pendulum
 from rhucrl.errors import UsageError, unknown
 from rhucrl.evaluation.oracle import best_response
-from rhucrl.evaluation.rollouts import Adversary, Constant, Policy, mean_return, nominal_return, returns
+from rhucrl.evaluation.rollouts import Adversary, Constant, Keys, Policy, mean_return, nominal_return, returns
 
 Budget = Literal["quick", "standard", "thorough"]
 Family = Callable[[Game, Array], Adversary]
@@ -37,15 +37,15 @@ class Effort(NamedTuple):
     restarts: int  # cross-entropy searches
     population: int  # networks in a generation of one search
     generations: int
-    lattice: int  # values of an episode's parameter, over all of its dimensions
+    lattices: tuple[int, ...]  # values of an episode's parameter, over all of its dimensions
     zooms: int  # refinements around the worst of them
     episodes: int  # averaged where the execution is random
 
 
 EFFORTS: dict[str, Effort] = {
-    "quick": Effort((200,), 16, 2, 16, 4, 49, 3, 8),
-    "standard": Effort((200, 400), 64, 3, 64, 10, 225, 4, 16),
-    "thorough": Effort((200, 400), 256, 6, 128, 25, 1681, 4, 32),
+    "quick": Effort((200,), 16, 2, 16, 4, (49,), 3, 8),
+    "standard": Effort((200, 400), 64, 3, 64, 10, (49, 225), 3, 16),
+    "thorough": Effort((200, 400), 256, 6, 128, 25, (49, 225, 1681), 3, 32),
 }
 
 
@@ -103,6 +103,24 @@ class Network(eqx.Module):
         return self.game.adversary.place(jnp.tanh(hidden @ second.reshape(HIDDEN, outputs) + offset))
 
 
+class Straying(eqx.Module):
+    """An adversary that follows a guide but plays a vertex of its box at random moments.
+
+    Where a policy jumps, a best response on a grid is a little wrong; the worst of many strays mends that.
+    """
+
+    guide: Adversary
+    game: Game
+    key: PRNGKeyArray
+
+    def __call__(self, obs: Array, time: Array) -> Array:
+        moment, vertex = jax.random.split(jax.random.fold_in(self.key, time))
+        rate = jax.random.uniform(self.key, maxval=0.2)  # each stray has a rate of its own
+        sides = jnp.sign(jax.random.normal(vertex, (self.game.adversary.size,)))
+        strays = jax.random.uniform(moment) < rate
+        return jnp.where(strays, self.game.adversary.place(sides), self.guide(obs, time))
+
+
 def network_size(game: Game) -> int:
     """The number of weights of an adversary network of this game."""
     inputs, outputs = game.observation.size, game.adversary.size
@@ -111,6 +129,10 @@ def network_size(game: Game) -> int:
 
 def constant(game: Game, value: Array) -> Constant:
     return Constant(value)
+
+
+def stray(guide: Adversary, game: Game, key: PRNGKeyArray) -> Straying:
+    return Straying(guide, game, key)
 
 
 def lattice(game: Game, points: int) -> Float[Array, "n qbar"]:
@@ -126,18 +148,18 @@ def extremes(game: Game) -> Float[Array, "n qbar"]:
 
 
 @eqx.filter_jit
-def worst_of(game: Game, policy: Policy, family: Family, parameters: Array, keys: PRNGKeyArray) -> Adversary:
+def worst_of(game: Game, policy: Policy, family: Family, parameters: Array, keys: Keys) -> Adversary:
     """The worst adversary of a family for the policy, among some parameters."""
     return family(game, parameters[returns(game, policy, family, parameters, keys).argmin()])
 
 
 @eqx.filter_jit
-def cross_entropy(game: Game, policy: Policy, effort: Effort, key: PRNGKeyArray, keys: PRNGKeyArray) -> Network:
-    """The worst network found by cross-entropy searches: refit a Gaussian to the worst quarter, repeatedly.
+def cross_entropy(game: Game, policy: Policy, effort: Effort, key: PRNGKeyArray, keys: Keys) -> Network:
+    """The worst network found by cross-entropy searches: refit a Gaussian to the worst eighth, repeatedly.
 
     The restarts run side by side in one program; the worst network ever tried wins.
     """
-    size, elite = network_size(game), max(2, effort.population // 4)
+    size, elite = network_size(game), max(2, effort.population // 8)
 
     def generation(search: tuple[Array, Array, Array, Array], key: PRNGKeyArray) -> tuple[tuple, None]:
         mean, spread, champion, record = search
@@ -157,33 +179,41 @@ def cross_entropy(game: Game, policy: Policy, effort: Effort, key: PRNGKeyArray,
 
 
 @eqx.filter_jit
-def zoom(game: Game, policy: Policy, effort: Effort, keys: PRNGKeyArray) -> Constant:
-    """The worst value of an episode's parameter: a lattice over the box, then ever finer ones around its worst."""
-    box, spread = game.adversary, lattice(game, effort.lattice) - game.neutral
-    side = max(2, round(effort.lattice ** (1 / box.size)))
+def zoom(game: Game, policy: Policy, points: int, zooms: int, keys: Keys) -> Float[Array, "levels qbar"]:
+    """The worst values of an episode's parameter: of a lattice over the box, then of ever finer ones around the last.
 
-    def finer(value: Array, shrink: Array) -> tuple[Array, None]:
+    All levels are kept, because the return may jump and its narrowest spikes not survive a replay's rounding.
+    """
+    box, spread = game.adversary, lattice(game, points) - game.neutral
+    side = max(2, round(points ** (1 / box.size)))
+
+    def finer(value: Array, shrink: Array) -> tuple[Array, Array]:
         tried = jnp.concatenate([value[None], box.clip(value + shrink * spread)])
-        return worst_of(game, policy, constant, tried, keys).value, None
+        worst = tried[returns(game, policy, constant, tried, keys).argmin()]
+        return worst, worst
 
-    shrinks = (2 / (side - 1)) ** jnp.arange(effort.zooms + 1)
-    return Constant(jax.lax.scan(finer, game.neutral, shrinks)[0])
+    shrinks = (2 / (side - 1)) ** jnp.arange(zooms + 1)
+    return jax.lax.scan(finer, game.neutral, shrinks)[1]
 
 
 def attacks(
-    policy: Policy, game: Game, effort: Effort, key: PRNGKeyArray, keys: PRNGKeyArray
+    policy: Policy, game: Game, effort: Effort, key: PRNGKeyArray, keys: Keys
 ) -> Iterator[tuple[str, Adversary]]:
     """The battery: the name of each attack and the adversary it found, one at a time."""
     yield "constant", worst_of(game, policy, constant, extremes(game), keys)
     if game.scope == "episode":
-        yield "search", zoom(game, policy, effort, keys)
+        for points in effort.lattices:
+            for level, value in enumerate(zoom(game, policy, points, effort.zooms, keys)):
+                yield f"search-{points}-{level}", Constant(value)
         return
     ours, theirs = jax.random.split(key)
     yield "random", worst_of(game, policy, Random, jax.random.split(ours, effort.random), keys)
     yield "cross-entropy", cross_entropy(game, policy, effort, theirs, keys)
     if isinstance(game, Pendulum):
         for grid in effort.grids:
-            yield f"best-response-{grid}", best_response(game, policy, grid)[1]
+            yield f"best-response-{grid}", (guide := best_response(game, policy, grid)[1])
+            family = eqx.Partial(stray, guide)
+            yield f"straying-{grid}", worst_of(game, policy, family, jax.random.split(ours, effort.random), keys)
 
 
 def episodes(game: Game, effort: Effort) -> int:

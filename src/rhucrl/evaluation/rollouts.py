@@ -13,10 +13,11 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from rhucrl.envs.game import Game, play
 
+Keys = Key[Array, " k"]
 Policy = Callable[[Float[Array, "*b p"]], Float[Array, "*b q"]]
 Adversary = Callable[[Float[Array, "*b p"], Int[Array, ""]], Float[Array, "*b qbar"]]
 
@@ -77,7 +78,7 @@ def episode_return(game: Game, policy: Policy, adversary: Adversary, key: PRNGKe
 
 
 @eqx.filter_jit
-def mean_return(game: Game, policy: Policy, adversary: Adversary, keys: PRNGKeyArray) -> Float[Array, ""]:
+def mean_return(game: Game, policy: Policy, adversary: Adversary, keys: Keys) -> Float[Array, ""]:
     """The mean return over the episodes of `keys`."""
     return jax.vmap(lambda key: episode_return(game, policy, adversary, key))(keys).mean()
 
@@ -88,13 +89,13 @@ def returns(
     policy: Policy,
     family: Callable[[Game, Array], Adversary],
     parameters: Array,
-    keys: PRNGKeyArray,
+    keys: Keys,
 ) -> Float[Array, " n"]:
     """The mean return against each adversary `family(game, parameters[i])`, all of them in one program."""
     return jax.vmap(lambda parameter: mean_return(game, policy, family(game, parameter), keys))(parameters)
 
 
-def nominal_return(game: Game, policy: Policy, keys: PRNGKeyArray) -> Float[Array, ""]:
+def nominal_return(game: Game, policy: Policy, keys: Keys) -> Float[Array, ""]:
     """The mean return where the adversary has no strength."""
     nominal = game.nominal()
     return mean_return(nominal, policy, neutral_adversary(nominal), keys)

@@ -1,11 +1,12 @@
 """J^(o), J^(e) and J^(p) of a pair of policies, by rollouts over the whole horizon in the hallucinated models.
 
 J^(p) is only as good as its adversary, so it is the minimum over the deployed adversary, the one of the agent's own
-problem and every constant one. eta = 0 is always among the plausible models that J^(o) and J^(p) choose from.
+problem, every constant one, and a few that stray from the deployed one at random. eta = 0 is always among the plausible models that J^(o) and J^(p) choose from.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -18,6 +19,10 @@ from rhucrl.solvers.policies import AdversaryPolicy, AgentPolicy
 
 REPEATS = 2  # rollouts per estimate: the noise of the model is sampled
 MEMBERS = 5  # rollouts of sampled ensemble members for J^(e)
+STRAYS = 6  # adversaries that play a random candidate now and then, the deployed one's otherwise
+STRAYING = 0.2
+PESSIMIST, NOBODY, OPTIMIST, MEMBER = range(4)
+DEPLOYED, OWN, STRAY = -1, -2, -3
 
 
 class Bounds(NamedTuple):
@@ -26,45 +31,51 @@ class Bounds(NamedTuple):
     pessimistic: Array
 
 
-def bounds(policy: AgentPolicy, response: AdversaryPolicy, deployed: Array, key: PRNGKeyArray) -> Bounds:
-    """`deployed` says who plays: 0 the response, 1 the adversary of the agent's own problem, 2 nobody."""
+def bounds(
+    policy: AgentPolicy, response: AdversaryPolicy, deployed: Callable[[Array, Array], Array], key: PRNGKeyArray
+) -> Bounds:
+    """Estimates for (pi_t, pibar_t), where pibar_t is `deployed`."""
     player = policy.player
     game, model, beta = player.game, player.model, player.numbers.beta
-    own = AdversaryPolicy(player)
-    constants = player.adversary
-    # A lane is a rollout: the sign of its eta (2: a sampled member instead) and its adversary (2 + i: constant i).
-    signs = [1] * REPEATS + [0] + [2] * MEMBERS + [-1] * (2 * REPEATS) + [-1] * len(constants)
-    sign = jnp.array(signs)
-    who = jnp.concatenate([
-        jnp.full(REPEATS + 1 + MEMBERS + REPEATS, 1, int) * deployed, jnp.full(REPEATS, 1), 2 + jnp.arange(len(constants))
-    ])  # fmt: skip
-    lanes = sign.shape[0]
+    own, constants = AdversaryPolicy(player), player.adversary
+    # A lane is a rollout: what chooses its model, and its adversary (a number: that constant one).
+    lanes = (
+        [(OPTIMIST, DEPLOYED)] * REPEATS + [(NOBODY, DEPLOYED)] + [(MEMBER, DEPLOYED)] * MEMBERS
+        + [(PESSIMIST, DEPLOYED)] * REPEATS + [(PESSIMIST, OWN)] * REPEATS
+        + [(PESSIMIST, STRAY - i) for i in range(STRAYS if len(constants) > 1 else 0)]
+        + [(PESSIMIST, k) for k in range(len(constants))]
+    )  # fmt: skip
+    chooser, who = jnp.array(lanes).T[..., None]
 
     def step(obs: Array, key: PRNGKeyArray):
-        keys = jax.random.split(key, 3)
+        keys = jax.random.split(key, 5)
         action = policy(obs)
-        fixed = constants[jnp.maximum(who - 2, 0)]
-        adversary = jnp.where((who == 0)[:, None], response(obs, action), own(obs, action))
-        adversary = jnp.where((who >= 2)[:, None], fixed, adversary)
+        adversary = jnp.where(who == OWN, own(obs, action), deployed(obs, action))
+        stray = (who <= STRAY) & (jax.random.uniform(keys[3], who.shape) < STRAYING)
+        anything = jax.random.randint(keys[4], who.shape, 0, len(constants))
+        fixed = constants[jnp.where(stray, anything, jnp.maximum(who, 0))[:, 0]]
+        adversary = jnp.where(stray | (who >= 0), fixed, adversary)
         probability, outcomes = game.execute(action, adversary)
-        outcome = jax.random.categorical(keys[0], jnp.log(probability), shape=(lanes,))
+        outcome = jax.random.categorical(keys[0], jnp.log(probability), shape=(len(lanes),))
         executed = jnp.take_along_axis(outcomes, outcome[None, :, None], 0)[0]
         prediction = model.predict(obs, executed, adversary)
-        mean, std = model.member(obs, executed, adversary, jax.random.randint(keys[1], (lanes,), 0, MEMBERS))
+        mean, std = model.member(obs, executed, adversary, jax.random.randint(keys[1], (len(lanes),), 0, MEMBERS))
         noise = jax.random.normal(keys[2], obs.shape)
         up = eta_direction(game, player.critic, obs, constants)[:, 0]
         down = -eta_direction(game, response.player.critic, obs, constants)[:, 0]
-        eta = jnp.where((sign == 1)[:, None], up, jnp.where((sign == -1)[:, None], down, 0.0))
-        following = jnp.where((sign == 2)[:, None], mean + noise * std, hallucinate(prediction, eta, beta, noise))
-        following = game.project(following)
+        eta = jnp.where(chooser == OPTIMIST, up, jnp.where(chooser == PESSIMIST, down, 0.0))
+        plausible = hallucinate(prediction, eta, beta, noise)
+        following = game.project(jnp.where(chooser == MEMBER, mean + noise * std, plausible))
         return following, game.reward(obs, executed, adversary, following)
 
-    origin = jnp.tile(player.origin(), (lanes, 1))
+    origin = jnp.tile(player.origin(), (len(lanes), 1))
     _, rewards = jax.lax.scan(step, origin, jax.random.split(key, game.horizon))
-    optimistic, mean, expected, pessimistic, rest = jnp.split(
-        rewards.sum(0), [REPEATS, REPEATS + 1, REPEATS + 1 + MEMBERS, 2 * REPEATS + 1 + MEMBERS]
-    )
-    others, constant = rest[:REPEATS], rest[REPEATS:]
-    low = jnp.minimum(pessimistic.mean(), others.mean())
-    low = jnp.minimum(low, jnp.minimum(constant.min(), mean[0]))
-    return Bounds(jnp.maximum(optimistic.mean(), mean[0]), expected.mean(), low)
+    total = rewards.sum(0)
+
+    def mean_of(lane: tuple[int, int]) -> Array:
+        return jnp.stack([total[i] for i, other in enumerate(lanes) if other == lane]).mean()
+
+    mean = mean_of((NOBODY, DEPLOYED))
+    pessimistic = [mean] + [mean_of(lane) for lane in dict.fromkeys(lanes) if lane[0] == PESSIMIST]
+    optimistic = jnp.maximum(mean_of((OPTIMIST, DEPLOYED)), mean)
+    return Bounds(optimistic, mean_of((MEMBER, DEPLOYED)), jnp.stack(pessimistic).min())

@@ -1,0 +1,145 @@
+"""The published results on the pendulum: which runs, how they are judged, and the tables made of them.
+
+    python benchmarks/pendulum.py robust solver sparse parameter nominal     # all runs that are not there yet
+    python benchmarks/pendulum.py --tables                                   # docs/results.md from what is there
+
+Every run is a process of its own on a core of its own, with default settings except for what its row says. Results
+are appended to benchmarks/results/EXPERIMENT.jsonl, one line per run, and an interrupted benchmark goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+from queue import SimpleQueue
+
+RESULTS = Path(__file__).parent / "results"
+SEEDS = range(5)
+STRENGTHS = (0.2, 0.1, 0.3)
+
+
+def experiments() -> dict[str, list[dict]]:
+    """The rows of each experiment: the options of a TrainConfig."""
+    robust = [
+        {"setting": setting, "strength": strength, "algo": algo, "seed": seed}
+        for strength, setting, algo, seed in product(STRENGTHS, ("adversarial", "action"), ("rh-ucrl", "h-ucrl"), SEEDS)
+    ]
+    solver = [
+        {"setting": setting, "strength": strength, "algo": "rh-ucrl", "model": "known", "seed": seed}
+        for strength, setting, seed in product(STRENGTHS, ("adversarial", "action"), SEEDS)
+    ]
+    sparse = [
+        {"setting": "none", "reward": "sparse", "algo": algo, "beta": 5.0, "seed": seed}
+        for algo, seed in product(("h-ucrl", "greedy"), SEEDS)
+    ] + [
+        {"setting": "adversarial", "strength": 0.1, "reward": "sparse", "algo": algo, "beta": 5.0, "seed": seed}
+        for algo, seed in product(("rh-ucrl", "maximin-mb"), SEEDS)
+    ]
+    parameter = [
+        {"setting": "parameter", "strength": 0.8, "algo": algo, "seed": seed}
+        for algo, seed in product(("rh-ucrl", "h-ucrl"), SEEDS)
+    ]
+    nominal = [{"setting": "none", "algo": "h-ucrl", "episodes": 10, "seed": seed} for seed in SEEDS]
+    ablations = [
+        {"setting": "adversarial", "strength": 0.2, "algo": algo, "seed": seed}
+        for algo, seed in product(("best-response", "maximin-mb", "greedy"), SEEDS)
+    ]
+    return {
+        "robust": robust, "solver": solver, "sparse": sparse, "parameter": parameter, "nominal": nominal,
+        "ablations": ablations,
+    }  # fmt: skip
+
+
+def one(options: dict) -> dict:
+    """Train, then judge the output policy and the last one."""
+    from rhucrl import protocol
+    from rhucrl.compilation import compile_seconds, enable_cache
+    from rhucrl.config import TrainConfig
+    from rhucrl.evaluation.attack import sweep_parameter, worst_case
+    from rhucrl.training import game_of
+
+    enable_cache()
+    began = time.process_time()
+    config = TrainConfig(**options)
+    game = game_of(config)
+    state, episodes = protocol.initial(config, game), []
+    for index in range(config.episodes):
+        state, metrics = protocol.episode(config, game, state, index)
+        episodes.append(metrics)
+    result = {
+        "options": options, "train_cpu": time.process_time() - began, "compile": compile_seconds(),
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "output_episode": int(state.output_episode), "episodes": episodes,
+    }  # fmt: skip
+    for name, policy in (("output", state.output.policy), ("last", state.last.policy)):
+        case = worst_case(policy, game, "quick")
+        result[name] = {"nominal": case.nominal, "worst": case.worst, "attacks": case.attacks}
+        if config.setting == "parameter":
+            sweep = sweep_parameter(policy, game, 17)
+            result[name]["sweep"] = [sweep.values[:, 0].tolist(), sweep.returns.tolist()]
+    result["attack_cpu"] = time.process_time() - began - result["train_cpu"]
+    return result
+
+
+def run(names: list[str], jobs: int) -> None:
+    todo = [(name, row) for name in names for row in experiments()[name] if row not in done(name)]
+    cores: SimpleQueue[int] = SimpleQueue()
+    for core in range(jobs):
+        cores.put(core)
+
+    def job(item: tuple[str, dict]) -> None:
+        name, row = item
+        core = cores.get()
+        try:
+            command = ["taskset", "-c", str(core), sys.executable, __file__, "--one", json.dumps(row)]
+            answer = subprocess.run(command, capture_output=True, text=True, check=False)
+            if answer.returncode:
+                print(name, row, "failed:", answer.stderr[-2000:], flush=True)
+                return
+            with open(RESULTS / f"{name}.jsonl", "a") as file:
+                file.write(answer.stdout.splitlines()[-1] + "\n")
+            r = json.loads(answer.stdout.splitlines()[-1])
+            print(
+                f"{name} {row}: nominal {r['output']['nominal']:.0f} worst {r['output']['worst']:.0f} (last "
+                f"{r['last']['worst']:.0f}) train {r['train_cpu']:.0f} s attack {r['attack_cpu']:.0f} s {r['peak_mb']:.0f} MB",
+                flush=True,
+            )
+        finally:
+            cores.put(core)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(job, todo))
+
+
+def done(name: str) -> list[dict]:
+    path = RESULTS / f"{name}.jsonl"
+    return [json.loads(line)["options"] for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("experiments", nargs="*", choices=[*experiments(), []], help="which runs to make")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time, one per core")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--tables", action="store_true", help="write docs/results.md")
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(one(json.loads(arguments.one))))
+    elif arguments.tables:
+        from tables import write
+
+        write(RESULTS)
+    else:
+        RESULTS.mkdir(exist_ok=True)
+        run(arguments.experiments or list(experiments()), arguments.jobs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""Robust model-based reinforcement learning: RH-UCRL and all that the paper compares it with."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+# Names are imported when they are first used: `import rhucrl` and `rhucrl --help` stay quick.
+_HOME = {
+    "rhucrl.agent": ("Agent", "RHUCRL", "HUCRL", "BestResponse", "MaxiMinMB", "Greedy", "load"),
+    "rhucrl.config": ("TrainConfig",),
+    "rhucrl.envs": ("make",),
+    "rhucrl.errors": ("UsageError", "DiskError"),
+    "rhucrl.evaluation.attack": ("worst_case", "sweep", "sweep_parameter"),
+    "rhucrl.evaluation.oracle": ("solve", "best_response"),
+}
+_PLACES = {name: home for home, names in _HOME.items() for name in names}
+
+__all__ = ["__version__", *sorted(_PLACES)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'rhucrl' has no attribute {name!r}")
+    return getattr(importlib.import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,118 @@
+"""The agent as users of Stable-Baselines3 know one: learn, predict, save, load."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from rhucrl import protocol, training
+from rhucrl.compilation import enable_cache
+from rhucrl.config import TrainConfig
+from rhucrl.envs.game import Game
+from rhucrl.errors import UsageError
+from rhucrl.solvers.policies import AgentPolicy
+from rhucrl.trees import load_tree, read_meta, save_tree
+
+
+class Agent:
+    """An algorithm, its environment and, once it has learned, its output policy."""
+
+    def __init__(self, env: Any, algo: str = "rh-ucrl", seed: int = 0, **options: Any):
+        self.config = TrainConfig(algo=algo, seed=seed, **options)  # type: ignore[arg-type]
+        self.game: Game = env.game if hasattr(env, "game") else env
+        self.state: protocol.State | None = None
+        self._pair: protocol.Pair | None = None
+
+    def learn(self, episodes: int = 30, run_dir: str | Path | None = None, progress: Any = None) -> Agent:
+        """Learn for `episodes` real episodes; with a `run_dir` the run is saved there and can be resumed."""
+        enable_cache()
+        config = dataclasses.replace(self.config, episodes=episodes, **description(self.game))
+        progress = progress or training.Silent()
+        if run_dir is not None:
+            self.state = training.train(config, run_dir, progress)
+        else:
+            state = protocol.initial(config, self.game)
+            for index in range(episodes):
+                state, metrics = protocol.episode(config, self.game, state, index)
+                progress.update(index + 1, f"return {metrics['return']:.0f}")
+            self.state = state
+        self.config, self._pair = config, self.state.output
+        return self
+
+    @property
+    def policy(self) -> AgentPolicy:
+        """The output policy: a pure batched function of observations."""
+        return self.pair.policy
+
+    @property
+    def pair(self) -> protocol.Pair:
+        if self._pair is None:
+            raise UsageError("this agent has not learned yet: call learn(), or rhucrl.load() a saved one")
+        return self._pair
+
+    def adversary(self, obs: Array, time: Array) -> Array:
+        """The adversary that it learned with."""
+        return protocol.deployed(self.config, self.pair)(obs, self.policy(obs))
+
+    def __call__(self, obs: Array) -> Array:
+        return self.policy(obs)
+
+    def predict(self, observation: Any, state: Any = None, deterministic: bool = True) -> tuple[np.ndarray, Any]:
+        """The action at one observation or a batch of them; the signature is Stable-Baselines3's."""
+        return np.asarray(act(self.policy, jnp.asarray(observation, jnp.float32))), state
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy: safetensors and JSON, nothing that runs when it is loaded."""
+        save_tree(path, self.pair, {"config": dataclasses.asdict(self.config)})
+
+
+@jax.jit
+def act(policy: AgentPolicy, obs: Array) -> Array:
+    return policy(obs)
+
+
+def load(path: str | Path) -> Agent:
+    """The agent of a saved policy or of a run's folder."""
+    path = Path(path)
+    folder = path / "policy" if (path / "config.json").exists() else path
+    meta = read_meta(folder)
+    if "config" not in meta:
+        raise UsageError(f"{folder} holds no policy: name a run's folder or a saved policy")
+    config = TrainConfig(**meta["config"])
+    pair, _ = load_tree(folder, training.pair_like(config))
+    agent = Agent(training.game_of(config))
+    agent.config, agent._pair = config, pair
+    return agent
+
+
+def description(game: Game) -> dict[str, Any]:
+    """A game in the words of a TrainConfig, so that what is saved can be made again."""
+    mixture = game.kind if game.kind in ("noisy", "probabilistic") else None
+    return {
+        "setting": "action" if mixture else game.kind, "mixture": mixture, "strength": float(game.strength),
+        "scope": game.scope, "reward": game.rewards, "action_cost": game.action_cost, "horizon": game.horizon,
+    }  # fmt: skip
+
+
+def algorithm(name: str) -> type[Agent]:
+    """The agent class of a row of the table."""
+
+    class Row(Agent):
+        __doc__ = f"The agent of the row {name!r} of the algorithm table."
+
+        def __init__(self, env: Any, seed: int = 0, **options: Any):
+            super().__init__(env, name, seed, **options)
+
+    return Row
+
+
+RHUCRL, HUCRL, BestResponse = algorithm("rh-ucrl"), algorithm("h-ucrl"), algorithm("best-response")
+MaxiMinMB, Greedy = algorithm("maximin-mb"), algorithm("greedy")
+
+__all__ = ["HUCRL", "RHUCRL", "Agent", "BestResponse", "Greedy", "MaxiMinMB", "load"]

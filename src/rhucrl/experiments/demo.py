@@ -1,0 +1,207 @@
+"""The demonstration: a robust and a plain policy learn the pendulum, both are attacked, and a page shows it.
+
+Each algorithm trains and is attacked in a process of its own, the optimum is computed in a third; what they find
+meets in `results.json` and in the page `index.html`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rhucrl.config import TrainConfig
+from rhucrl.errors import DiskError, UsageError
+from rhucrl.experiments.figures import Episode, RunSummary, label
+from rhucrl.experiments.report import signed, write_page
+from rhucrl.processes import run_side_by_side
+from rhucrl.progress import Progress
+from rhucrl.trees import absolute, dump, explained, write_file
+
+if TYPE_CHECKING:
+    from rhucrl.agent import Agent
+
+ALGORITHMS = ("rh-ucrl", "h-ucrl")
+STRENGTH = 0.2
+STRENGTHS = (0.0, 0.1, 0.2, 0.3)
+GRID = 200  # of the oracle: coarse, for seconds instead of minutes
+OPTIMUM = "optimum"
+
+TITLE = "A robust pendulum"
+LEAD = (
+    "Two agents learned to swing up a pendulum whose torque is too weak to lift it directly. An adversary may change "
+    f"gravity and mass by up to {STRENGTH:.0%} at every step. RH-UCRL expected it while learning, H-UCRL did not."
+)
+
+
+def demo(folder: str | Path = "demo", seed: int = 0, episodes: int = 20) -> Path:
+    """Train, attack and compare RH-UCRL and H-UCRL; print the table and write the page, whose path is returned."""
+    started, folder = time.monotonic(), absolute(folder)
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    parts = [*ALGORITHMS, OPTIMUM]
+    start = [sys.executable, "-m", __name__]
+    codes = run_side_by_side({part: [*start, part, str(folder), str(seed), str(episodes)] for part in parts})
+    if failed := [part for part in parts if codes[part]]:
+        print(f"{' and '.join(failed)} failed; the messages are above", file=sys.stderr)
+        raise SystemExit(max(codes.values()))
+    summaries = [RunSummary.from_json(_read(folder, algorithm)) for algorithm in ALGORITHMS]
+    oracle = dict(_read(folder, OPTIMUM))
+    _print_table(summaries, oracle[STRENGTH])
+    facts = {
+        "seed": str(seed),
+        "episodes": f"{episodes} of 200 steps for each algorithm",
+        "attack": "constant extremes, random, cross-entropy over networks, best response on a grid; the worst counts",
+        "optimum": f"dynamic programming on a grid of {GRID} angles and {GRID + 1} velocities",
+        "wall time": f"{time.monotonic() - started:.0f} s",
+    }
+    results = {
+        "strength": STRENGTH,
+        "optimum": oracle[STRENGTH],
+        "oracle": list(oracle.items()),
+        "facts": facts,
+        "runs": [dataclasses.asdict(summary) for summary in summaries],
+    }
+    with explained(folder):
+        write_file(folder / "results.json", dump(results))
+        for part in parts:  # all that they say is in the results
+            (folder / f"{part}.json").unlink()
+    lead = f"{LEAD} {_outcome(summaries, oracle[STRENGTH])}"
+    page = write_page(folder, TITLE, summaries, oracle, lead=lead, strength=STRENGTH, facts=facts)
+    print(f"{page} shows the curves and both policies under attack ({time.monotonic() - started:.0f} s)")
+    return page
+
+
+def run_algorithm(algorithm: str, folder: Path, seed: int, episodes: int) -> RunSummary:
+    """Train one algorithm and attack its output policy at every strength."""
+    import jax
+
+    from rhucrl.evaluation.attack import worst_case
+    from rhucrl.evaluation.rollouts import mean_return
+    from rhucrl.runs import Run
+
+    config = TrainConfig(strength=STRENGTH, algo=algorithm, seed=seed, episodes=episodes)  # type: ignore[arg-type]
+    game, attacked = _game(STRENGTH), [strength for strength in STRENGTHS if strength]
+    with Progress(episodes + len(attacked), label(algorithm)) as progress:
+        progress.update(0, "starting")
+        agent = _learn(config, folder, progress)
+        policy, cases = agent.policy, {}
+        for i, strength in enumerate(attacked):
+            progress.update(episodes + i, f"attacking at strength {strength:g}")
+            cases[strength] = worst_case(policy, _game(strength), "quick", seed)
+        found = cases[STRENGTH]
+        keys = jax.random.split(jax.random.key(seed), 1)
+        average = float(mean_return(game, policy, agent.adversary, keys))
+        progress.update(progress.total, f"worst case {found.worst:.0f}")
+    return RunSummary(
+        algorithm=algorithm,
+        seed=seed,
+        metrics=Run.open(folder).metrics(),
+        nominal=found.nominal,
+        average=average,
+        worst=found.worst,
+        attack=found.attack,
+        sweep=[(s, cases[s].worst if s else found.nominal) for s in STRENGTHS],
+        episode=_episode(game, policy, found.adversary),
+    )
+
+
+def _learn(config: TrainConfig, folder: Path, progress: Progress) -> Agent:
+    """The agent of a new run in `folder`, or of the one that an earlier demonstration left there."""
+    from rhucrl import load, training
+    from rhucrl.runs import Run
+
+    if not (folder / "config.json").exists():
+        training.train(config, folder, progress)
+    elif training.config_of(Run.open(folder)) == config:
+        training.resume(folder, progress=progress)
+    else:
+        raise UsageError(f"{folder} holds a run with other settings: remove it or choose another folder")
+    return load(folder)
+
+
+def solve_oracle() -> list[tuple[float, float]]:
+    """The value of the true game at every strength: what no policy can beat."""
+    from rhucrl.evaluation.oracle import solve
+
+    values = []
+    with Progress(len(STRENGTHS), OPTIMUM) as progress:
+        for i, strength in enumerate(STRENGTHS):
+            progress.update(i, f"dynamic programming at strength {strength:g}")
+            values.append((strength, solve(_game(strength), GRID).value))
+        progress.update(len(STRENGTHS), "done")
+    return values
+
+
+def _game(strength: float) -> Any:
+    from rhucrl.envs import make
+
+    return make("pendulum", setting="adversarial", strength=strength).game
+
+
+def _episode(game: Any, policy: Any, adversary: Any) -> Episode:
+    import jax
+    import numpy as np
+
+    from rhucrl.envs.pendulum import DT, GRAVITY, MASS
+    from rhucrl.evaluation.rollouts import rollout
+
+    played = rollout(game, policy, adversary, jax.random.key(0))
+    gravity, mass = game.physics(played.adversary)
+    angle = np.unwrap(np.arctan2(played.obs[:, 1], played.obs[:, 0]))
+    columns = (angle, played.executed[:, 0], GRAVITY * gravity, MASS * mass, played.reward)
+    return Episode(DT, *([round(float(x), 4) for x in column] for column in columns))
+
+
+def _read(folder: Path, part: str) -> Any:
+    with explained(folder):
+        return json.loads((folder / f"{part}.json").read_bytes())
+
+
+def _outcome(runs: Sequence[RunSummary], optimum: float) -> str:
+    found = " and ".join(f"{label(run.algorithm)} {signed(run.worst)}" for run in runs)
+    return f"Worst returns found: {found}; the best possible worst case is {signed(optimum)}."
+
+
+def _print_table(runs: Sequence[RunSummary], optimum: float) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    title = f"Return on the adversarial pendulum, strength {STRENGTH:g}"
+    table = Table("algorithm", title=title, title_justify="left", caption_justify="left")
+    for name in ("nominal", "average", "worst case", "optimum"):
+        table.add_column(name, justify="right")
+    for run in runs:
+        numbers = (run.nominal, run.average, run.worst, optimum)
+        table.add_row(label(run.algorithm), *(f"{number:.1f}" for number in numbers))
+    table.caption = (
+        "average: against the adversary of training (H-UCRL has none); optimum: the best worst case there is"
+    )
+    Console().print(table)
+
+
+def main(part: str, folder: str, seed: str, episodes: str) -> int:
+    """One process of the demonstration."""
+    from rhucrl.compilation import enable_cache
+
+    enable_cache()
+    place = Path(folder)
+    try:
+        if part == OPTIMUM:
+            found: Any = solve_oracle()
+        else:
+            found = dataclasses.asdict(run_algorithm(part, place / "runs" / part, int(seed), int(episodes)))
+        with explained(place):
+            write_file(place / f"{part}.json", dump(found))
+    except (UsageError, DiskError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

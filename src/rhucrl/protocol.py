@@ -1,0 +1,228 @@
+"""The protocol (`alg:R-HUCRL_protocol`): select, play, add, fit, calibrate; keep the best policy by J^(p)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from rhucrl import replay as store
+from rhucrl.algorithms import ALGORITHMS
+from rhucrl.config import TrainConfig
+from rhucrl.envs.game import Box, Game
+from rhucrl.envs.game import play as play_step
+from rhucrl.models import calibration, ensemble
+from rhucrl.models.known import KnownModel
+from rhucrl.models.prediction import Model
+from rhucrl.replay import Replay, Transitions
+from rhucrl.solvers import value_iteration
+from rhucrl.solvers.backup import Numbers, value
+from rhucrl.solvers.bounds import bounds
+from rhucrl.solvers.candidates import adversary_candidates, agent_candidates
+from rhucrl.solvers.critic import Critic
+from rhucrl.solvers.policies import AdversaryPolicy, AgentPolicy, Player
+from rhucrl.solvers.value_iteration import Proposals, Values
+
+PERTURBATION = 0.1  # of replayed start states, in units of the observation's scale
+HOLD = 10  # steps for which a random action of the first episodes is held
+
+Opponent = Callable[[Array, Array], Array]
+
+
+class Pair(NamedTuple):
+    """(pi_t, pibar_t): the agent and the response to it."""
+
+    policy: AgentPolicy
+    response: AdversaryPolicy
+
+
+class State(NamedTuple):
+    """Everything that a run needs to go on, bit for bit."""
+
+    model: Model
+    model_optimiser: optax.OptState
+    agent: Values
+    response: Values
+    replay: Replay
+    last: Pair
+    output: Pair
+    output_bound: Float[Array, ""]
+    output_episode: Array
+
+
+def training_game(config: TrainConfig, game: Game) -> Game:
+    """An algorithm without an opponent learns on the nominal system."""
+    return game if ALGORITHMS[config.algo].opponent else game.nominal()
+
+
+def numbers(config: TrainConfig, episode: int) -> Numbers:
+    rate = config.learning_rate / (1 + episode / 8)
+    parts = (config.beta, config.discount, config.trace, rate, config.target_rate)
+    return Numbers(*(jnp.float32(x) for x in parts))
+
+
+def initial(config: TrainConfig, game: Game) -> State:
+    keys = jax.random.split(jax.random.key(config.seed), 3)
+    game = training_game(config, game)
+    p, q, qbar = game.observation.size, game.agent.size, game.adversary.size
+    inputs = p + (qbar if game.scope == "episode" else 0)
+    critics = [Critic(inputs, config.features, config.width, config.frequency, k) for k in keys[:2]]
+    if config.model == "known":
+        model, optimiser = KnownModel(game), ()
+    else:
+        model = ensemble.create(game, config.heads, config.model_width, keys[2])
+        optimiser = ensemble.optimiser(jnp.float32(0)).init(eqx.filter(model.heads, eqx.is_array))
+    agent, response = (value_iteration.start(critic) for critic in critics)
+    replay = store.empty(config.episodes * game.horizon, (p, q, qbar), config.heads)
+    pair = players(config, game, model, agent, response, numbers(config, 0))
+    return State(model, optimiser, agent, response, replay, pair, pair, jnp.float32(-jnp.inf), jnp.int32(-1))
+
+
+def players(
+    config: TrainConfig, game: Game, model: Model, agent: Values, response: Values, numbers: Numbers
+) -> Pair:
+    """The policies that the critics stand for."""
+    row = ALGORITHMS[config.algo]
+    adversary = adversary_candidates(game.adversary, game.neutral, row.opponent)
+    mine = Player(game, model, agent.target, jnp.float32(row.agent_eta), numbers, adversary)
+    theirs = Player(game, model, response.target, jnp.float32(row.response_eta), numbers, adversary)
+    return Pair(AgentPolicy(mine, agent_candidates(game.agent, config.acting_points)), AdversaryPolicy(theirs))
+
+
+def deployed(config: TrainConfig, pair: Pair) -> Opponent:
+    """The adversary that plays the real episodes: the response, that of the agent's own problem, or nobody."""
+    choice, game = ALGORITHMS[config.algo].deployed, pair.policy.player.game
+    if choice == "none":
+        return lambda obs, action: jnp.broadcast_to(game.neutral, (*obs.shape[:-1], game.adversary.size))
+    return pair.response if choice == "response" else AdversaryPolicy(pair.policy.player)
+
+
+@functools.partial(jax.jit, static_argnames="config")
+def select(config: TrainConfig, game: Game, state: State, numbers: Numbers, key: PRNGKeyArray) -> tuple[State, dict]:
+    """Solve both problems in the current model (`eq:rhucrl`) and bound the performance of the chosen pair."""
+    keys = jax.random.split(key, 7)
+    row = ALGORITHMS[config.algo]
+    adversary = adversary_candidates(game.adversary, game.neutral, row.opponent)
+    learning = agent_candidates(game.agent, config.agent_points)
+    updates = round(config.updates * game.horizon)
+
+    def solve(values: Values, proposals: Proposals, sign: int, pool: int, keys: PRNGKeyArray) -> tuple[Values, Array]:
+        starts = start_states(config, game, state.replay, pool, keys[0])
+        rollouts = value_iteration.rollouts(
+            game, state.model, values.target, starts, proposals, adversary, jnp.float32(sign), numbers,
+            config.model_steps, keys[1],
+        )  # fmt: skip
+        return value_iteration.improve(
+            game, values, rollouts, adversary, jnp.float32(sign), numbers, config.batch, updates, keys[2]
+        )
+
+    def everything(obs: Array) -> Array:
+        return jnp.broadcast_to(learning, (*obs.shape[:-1], *learning.shape))
+
+    agent, agent_loss = solve(state.agent, everything, row.agent_eta, config.pool, keys[:3])
+    policy = players(config, game, state.model, agent, state.response, numbers).policy
+
+    def chosen(obs: Array) -> Array:
+        return policy(obs)[..., None, :]
+
+    response, response_loss = solve(state.response, chosen, row.response_eta, config.pool // 2, keys[3:6])
+    pair = players(config, game, state.model, agent, response, numbers)
+    j = bounds(*pair, deployed(config, pair), keys[6])
+    origin = policy.player.origin()
+    metrics = {
+        "J_optimistic": j.optimistic, "J_expected": j.expected, "J_pessimistic": j.pessimistic,
+        "agent_loss": agent_loss, "response_loss": response_loss,
+        "agent_value": value(game, agent.critic, origin, game.neutral),
+        "response_value": value(game, response.critic, origin, game.neutral),
+    }  # fmt: skip
+    return state._replace(agent=agent, response=response), metrics
+
+
+def start_states(config: TrainConfig, game: Game, replay: Replay, n: int, key: PRNGKeyArray) -> Float[Array, "n p"]:
+    """Where model rollouts start: anywhere, and near what was seen."""
+    keys = jax.random.split(key, 3)
+    broad = round(config.broad * n)
+    seen = replay.data.obs[store.draw(replay, n - broad, keys[1])]
+    seen = game.project(seen + PERTURBATION * game.scale * jax.random.normal(keys[2], seen.shape))
+    return jnp.concatenate([game.sample(keys[0], broad), seen])
+
+
+@functools.partial(jax.jit, static_argnames=("config", "explore"))
+def play(
+    config: TrainConfig, game: Game, state: State, numbers: Numbers, explore: bool, key: PRNGKeyArray
+) -> tuple[Transitions, Array]:
+    """One episode on the real system with the selected pair (`explore`: with random actions), both fixed."""
+    pair = players(config, game, state.model, state.agent, state.response, numbers)
+    policy, opponent = pair.policy, deployed(config, pair)
+    keys = jax.random.split(key, 4)
+
+    def wander(box: Box, key: PRNGKeyArray) -> Array:
+        return box.place(jax.random.uniform(key, (box.size,), minval=-1.0))
+
+    def step(system: Array, time: Array):
+        obs = game.observe(system)
+        if explore:
+            action = wander(game.agent, jax.random.fold_in(keys[1], time // HOLD))
+            change = time // HOLD if game.scope == "step" else 0
+            adversary = wander(game.adversary, jax.random.fold_in(keys[2], change))
+        else:
+            action = policy(obs)
+            adversary = opponent(obs, action)
+        played = play_step(game, system, action, adversary, jax.random.fold_in(keys[3], time))
+        row = Transitions(obs, played.executed, adversary, game.observe(played.state))
+        return played.state, (row, played.reward)
+
+    _, (transitions, rewards) = jax.lax.scan(step, game.reset(keys[0]), jnp.arange(game.horizon))
+    return transitions, rewards.sum()
+
+
+@functools.partial(jax.jit, static_argnames="config")
+def learn(
+    config: TrainConfig, state: State, transitions: Transitions, beta: Array, key: PRNGKeyArray
+) -> tuple[State, dict]:
+    """Judge the model on the new data, add them, refit and recalibrate."""
+    keys = jax.random.split(key)
+    prediction = state.model.predict(*transitions[:3])
+    covered = calibration.coverage(prediction, transitions.following, beta)
+    metrics = {"coverage_confidence": covered.confidence, "coverage_predictive": covered.predictive}
+    metrics |= {"one_step_error": jnp.sqrt(jnp.square(prediction.mean - transitions.following).mean())}
+    replay = store.add(state.replay, transitions, keys[0])
+    if isinstance(state.model, KnownModel):
+        return state._replace(replay=replay), metrics
+    model, optimiser, fit = ensemble.fit(
+        eqx.tree_at(lambda m: m.temperature, state.model, jnp.float32(1)), state.model_optimiser, replay,
+        config.model_rounds, 25, 256, jnp.float32(config.model_learning_rate), keys[1],
+    )  # fmt: skip
+    held_out = replay.held_out * replay.filled
+    fitted = model.predict(*replay.data[:3])
+    temperature = calibration.temperature(fitted, replay.data.following, held_out)
+    model = eqx.tree_at(lambda m: m.temperature, model, jnp.maximum(temperature, config.minimum_temperature))
+    metrics |= {"temperature": temperature, "fit_steps": fit.steps, "validation_error": jnp.sqrt(fit.validation_mse)}
+    return state._replace(model=model, model_optimiser=optimiser, replay=replay), metrics
+
+
+def episode(config: TrainConfig, game: Game, state: State, index: int) -> tuple[State, dict]:
+    """Episode `index`: from the state before it to the state after it, and what there is to say about it."""
+    game = training_game(config, game)
+    keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index), 3)
+    explore = index < config.random_episodes
+    n = numbers(config, index)
+    metrics: dict = {"episode": index}
+    if not explore:
+        state, selected = select(config, game, state, n, keys[0])
+        metrics |= selected
+        pair = players(config, game, state.model, state.agent, state.response, n)
+        state = state._replace(last=pair)
+        if metrics["J_pessimistic"] >= state.output_bound:  # eq:rhucrl:output
+            state = state._replace(output=pair, output_bound=selected["J_pessimistic"], output_episode=jnp.int32(index))
+    transitions, earned = play(config, game, state, n, explore, keys[1])
+    metrics["return"] = earned
+    state, learned = learn(config, state, transitions, n.beta, keys[2])
+    metrics |= learned | {"output_episode": state.output_episode}
+    return state, {name: x.item() if hasattr(x, "item") else x for name, x in metrics.items()}

@@ -4,7 +4,7 @@
     python benchmarks/pendulum.py --tables                                   # docs/results.md from what is there
 
 Every run is a process of its own on a core of its own, with default settings except for what its row says. Results
-are appended to benchmarks/results/EXPERIMENT.jsonl, one line per run, and an interrupted benchmark goes on where it was.
+are appended to benchmarks/results/EXPERIMENT.jsonl, one line per run; an interrupted benchmark goes on where it was.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ def one(options: dict) -> dict:
 
 def run(names: list[str], jobs: int) -> None:
     todo = [(name, row) for name in names for row in experiments()[name] if row not in done(name)]
+    todo.sort(key=lambda item: item[0] in ("robust", "solver") and item[1]["strength"] != STRENGTHS[0])
     cores: SimpleQueue[int] = SimpleQueue()
     for core in range(jobs):
         cores.put(core)
@@ -108,7 +109,8 @@ def run(names: list[str], jobs: int) -> None:
             r = json.loads(answer.stdout.splitlines()[-1])
             print(
                 f"{name} {row}: nominal {r['output']['nominal']:.0f} worst {r['output']['worst']:.0f} (last "
-                f"{r['last']['worst']:.0f}) train {r['train_cpu']:.0f} s attack {r['attack_cpu']:.0f} s {r['peak_mb']:.0f} MB",
+                f"{r['last']['worst']:.0f}) train {r['train_cpu']:.0f} s attack {r['attack_cpu']:.0f} s "
+                f"{r['peak_mb']:.0f} MB",
                 flush=True,
             )
         finally:

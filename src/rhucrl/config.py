@@ -21,7 +21,7 @@ class TrainConfig:
     scope: Literal["step", "episode"] | None = None
     """Whether the adversary acts at every step or once per episode; by default what the setting asks for."""
     mixture: Literal["noisy", "probabilistic"] | None = None
-    """Action setting: noisy, (1 - alpha) a + alpha abar (the default), or probabilistic, abar with probability alpha."""
+    """Action setting: (1 - alpha) a + alpha abar (noisy, the default), or abar with probability alpha."""
     reward: Literal["dense", "sparse"] = "dense"
     """The pendulum's reward: dense, or only near the upright rest, minus the cost of the action."""
     action_cost: float | None = None
@@ -52,14 +52,16 @@ class TrainConfig:
     """Gradient steps of each problem per step of the environment."""
     batch: int = 48
     """Rollouts per gradient step (each has `model_steps` states)."""
-    pool: int = 1024
+    pool: int = 2048
     """Model rollouts made per episode."""
-    broad: float = 0.5
+    broad: float = 0.3
     """Share of the rollouts that start anywhere; the others start at perturbed states of the replay."""
     learning_rate: float = 2e-3
     """Adam's step size for the critics; it falls as 1 / (1 + episode / 8)."""
     target_rate: float = 0.02
     """Polyak rate of the target critics."""
+    average_rate: float = 0.004
+    """Polyak rate of the critics that act."""
     features: int = 128
     """Waves in front of a critic."""
     frequency: float = 0.64
@@ -91,6 +93,8 @@ class TrainConfig:
             choices = get_args(get_type_hints(TrainConfig)[name])
             if getattr(self, name) not in choices:
                 raise unknown(name, getattr(self, name), choices)
+        if self.strength is not None and not 0 <= self.strength < 1:
+            raise UsageError(f"--strength is {self.strength}; it must lie in [0, 1)")
         for name in ("discount", "trace", "broad"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"--{name} is {getattr(self, name)}; it must lie in [0, 1]")

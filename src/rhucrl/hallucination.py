@@ -1,4 +1,4 @@
-"""f^(o), f^(p), f^(e): one function of a prediction and an eta (`eq:optimistic_transition`, `eq:pessimistic_transition`)."""
+"""f^(o), f^(p): one function of a prediction and an eta (`eq:optimistic_transition`, `eq:pessimistic_transition`)."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from rhucrl.solvers.critic import Critic
 from rhucrl.solvers.policies import AdversaryPolicy, AgentPolicy, Player
 from rhucrl.solvers.value_iteration import Proposals, Values
 
-PERTURBATION = 0.1  # of replayed start states, in units of the observation's scale
+PERTURBATION = 0.4  # largest standard deviation of replayed start states, in units of the observation's scale
 HOLD = 10  # steps for which a random action of the first episodes is held
 
 Opponent = Callable[[Array, Array], Array]
@@ -63,7 +63,7 @@ def training_game(config: TrainConfig, game: Game) -> Game:
 
 def numbers(config: TrainConfig, episode: int) -> Numbers:
     rate = config.learning_rate / (1 + episode / 8)
-    parts = (config.beta, config.discount, config.trace, rate, config.target_rate)
+    parts = (config.beta, config.discount, config.trace, rate, config.target_rate, config.average_rate)
     return Numbers(*(jnp.float32(x) for x in parts))
 
 
@@ -84,14 +84,12 @@ def initial(config: TrainConfig, game: Game) -> State:
     return State(model, optimiser, agent, response, replay, pair, pair, jnp.float32(-jnp.inf), jnp.int32(-1))
 
 
-def players(
-    config: TrainConfig, game: Game, model: Model, agent: Values, response: Values, numbers: Numbers
-) -> Pair:
+def players(config: TrainConfig, game: Game, model: Model, agent: Values, response: Values, numbers: Numbers) -> Pair:
     """The policies that the critics stand for."""
     row = ALGORITHMS[config.algo]
     adversary = adversary_candidates(game.adversary, game.neutral, row.opponent)
-    mine = Player(game, model, agent.target, jnp.float32(row.agent_eta), numbers, adversary)
-    theirs = Player(game, model, response.target, jnp.float32(row.response_eta), numbers, adversary)
+    mine = Player(game, model, agent.average, jnp.float32(row.agent_eta), numbers, adversary)
+    theirs = Player(game, model, response.average, jnp.float32(row.response_eta), numbers, adversary)
     return Pair(AgentPolicy(mine, agent_candidates(game.agent, config.acting_points)), AdversaryPolicy(theirs))
 
 
@@ -103,53 +101,83 @@ def deployed(config: TrainConfig, pair: Pair) -> Opponent:
     return pair.response if choice == "response" else AdversaryPolicy(pair.policy.player)
 
 
-@functools.partial(jax.jit, static_argnames="config")
 def select(config: TrainConfig, game: Game, state: State, numbers: Numbers, key: PRNGKeyArray) -> tuple[State, dict]:
     """Solve both problems in the current model (`eq:rhucrl`) and bound the performance of the chosen pair."""
-    keys = jax.random.split(key, 7)
-    row = ALGORITHMS[config.algo]
-    adversary = adversary_candidates(game.adversary, game.neutral, row.opponent)
-    learning = agent_candidates(game.agent, config.agent_points)
-    updates = round(config.updates * game.horizon)
+    keys = jax.random.split(key, 3)
+    agent, agent_loss = solve_agent(config, game, state, numbers, keys[0])
+    state = state._replace(agent=agent)
+    response, response_loss = solve_response(config, game, state, numbers, keys[1])
+    state = state._replace(response=response)
+    metrics = judge(config, game, state, numbers, keys[2])
+    return state, metrics | {"agent_loss": agent_loss, "response_loss": response_loss}
 
-    def solve(values: Values, proposals: Proposals, sign: int, pool: int, keys: PRNGKeyArray) -> tuple[Values, Array]:
-        starts = start_states(config, game, state.replay, pool, keys[0])
-        rollouts = value_iteration.rollouts(
-            game, state.model, values.target, starts, proposals, adversary, jnp.float32(sign), numbers,
-            config.model_steps, keys[1],
-        )  # fmt: skip
-        return value_iteration.improve(
-            game, values, rollouts, adversary, jnp.float32(sign), numbers, config.batch, updates, keys[2]
-        )
 
-    def everything(obs: Array) -> Array:
-        return jnp.broadcast_to(learning, (*obs.shape[:-1], *learning.shape))
+@functools.partial(jax.jit, static_argnames="config")
+def solve_agent(
+    config: TrainConfig, game: Game, state: State, numbers: Numbers, key: PRNGKeyArray
+) -> tuple[Values, Array]:
+    """The agent's problem, `eq:rhucrl:learner`: every candidate is considered."""
+    candidates = agent_candidates(game.agent, config.agent_points)
 
-    agent, agent_loss = solve(state.agent, everything, row.agent_eta, config.pool, keys[:3])
-    policy = players(config, game, state.model, agent, state.response, numbers).policy
+    def proposals(obs: Array) -> Array:
+        return jnp.broadcast_to(candidates, (*obs.shape[:-1], *candidates.shape))
 
-    def chosen(obs: Array) -> Array:
+    sign = ALGORITHMS[config.algo].agent_eta
+    return solve(config, game, state, state.agent, proposals, sign, config.pool, numbers, key)
+
+
+@functools.partial(jax.jit, static_argnames="config")
+def solve_response(
+    config: TrainConfig, game: Game, state: State, numbers: Numbers, key: PRNGKeyArray
+) -> tuple[Values, Array]:
+    """The adversary's problem, `eq:rhucrl:adversary`: the agent's action is the chosen policy's."""
+    policy = players(config, game, state.model, state.agent, state.response, numbers).policy
+
+    def proposals(obs: Array) -> Array:
         return policy(obs)[..., None, :]
 
-    response, response_loss = solve(state.response, chosen, row.response_eta, config.pool // 2, keys[3:6])
-    pair = players(config, game, state.model, agent, response, numbers)
-    j = bounds(*pair, deployed(config, pair), keys[6])
-    origin = policy.player.origin()
-    metrics = {
+    sign = ALGORITHMS[config.algo].response_eta
+    return solve(config, game, state, state.response, proposals, sign, config.pool // 4, numbers, key)
+
+
+def solve(
+    config: TrainConfig, game: Game, state: State, values: Values, proposals: Proposals, sign: int, pool: int,
+    numbers: Numbers, key: PRNGKeyArray,
+) -> tuple[Values, Array]:  # fmt: skip
+    """All gradient steps of an episode for one problem."""
+    keys = jax.random.split(key, 3)
+    adversary = adversary_candidates(game.adversary, game.neutral, ALGORITHMS[config.algo].opponent)
+    starts = start_states(config, game, state.replay, pool, keys[0])
+    rollouts = value_iteration.rollouts(
+        game, state.model, values.target, starts, proposals, adversary, jnp.float32(sign), numbers,
+        config.model_steps, keys[1],
+    )  # fmt: skip
+    updates = round(config.updates * game.horizon)
+    return value_iteration.improve(
+        game, values, rollouts, adversary, jnp.float32(sign), numbers, config.batch, updates, keys[2]
+    )
+
+
+@functools.partial(jax.jit, static_argnames="config")
+def judge(config: TrainConfig, game: Game, state: State, numbers: Numbers, key: PRNGKeyArray) -> dict[str, Array]:
+    """J^(o), J^(e), J^(p) of the chosen pair, and what both critics say about the start."""
+    pair = players(config, game, state.model, state.agent, state.response, numbers)
+    j = bounds(*pair, deployed(config, pair), key)
+    origin = pair.policy.player.origin()
+    return {
         "J_optimistic": j.optimistic, "J_expected": j.expected, "J_pessimistic": j.pessimistic,
-        "agent_loss": agent_loss, "response_loss": response_loss,
-        "agent_value": value(game, agent.critic, origin, game.neutral),
-        "response_value": value(game, response.critic, origin, game.neutral),
+        "agent_value": value(game, state.agent.critic, origin, game.neutral),
+        "response_value": value(game, state.response.critic, origin, game.neutral),
     }  # fmt: skip
-    return state._replace(agent=agent, response=response), metrics
 
 
 def start_states(config: TrainConfig, game: Game, replay: Replay, n: int, key: PRNGKeyArray) -> Float[Array, "n p"]:
     """Where model rollouts start: anywhere, and near what was seen."""
-    keys = jax.random.split(key, 3)
+    keys = jax.random.split(key, 4)
     broad = round(config.broad * n)
     seen = replay.data.obs[store.draw(replay, n - broad, keys[1])]
-    seen = game.project(seen + PERTURBATION * game.scale * jax.random.normal(keys[2], seen.shape))
+    spread = jax.random.uniform(keys[3], (n - broad, 1), maxval=PERTURBATION)
+    seen = game.project(seen + spread * game.scale * jax.random.normal(keys[2], seen.shape))
     return jnp.concatenate([game.sample(keys[0], broad), seen])
 
 

@@ -97,7 +97,7 @@ def config_of(run: Run) -> TrainConfig:
     try:
         return TrainConfig(**run.config)
     except TypeError as error:
-        raise UsageError(f"{run.folder} has options that this version does not know ({error}): start a new run") from None
+        raise UsageError(f"{run.folder} has options that are unknown here ({error}): start a new run") from None
 
 
 def with_room(state: State, capacity: int) -> State:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -222,12 +222,18 @@ def episodes(game: Game, effort: Effort) -> int:
     return effort.episodes if outcomes > 1 else 1
 
 
+def plain(policy: Any, game: Any) -> tuple[Policy, Game]:
+    """The policy of an agent and the game of an environment."""
+    return getattr(policy, "policy", policy), getattr(game, "game", game)
+
+
 def worst_case(policy: Policy, game: Game, budget: Budget = "quick", seed: int = 0) -> WorstCase:
     """The worst return of `policy` in `game` that the attacks of a budget find; the same for the same seed.
 
     Where the execution is random, adversaries are searched on some episodes and replayed on others, so that
     the reported mean is not the luck of the search.
     """
+    policy, game = plain(policy, game)
     if budget not in EFFORTS:
         raise unknown("budget", str(budget), EFFORTS)
     effort = EFFORTS[budget]
@@ -246,6 +252,8 @@ def worst_case(policy: Policy, game: Game, budget: Budget = "quick", seed: int =
 def sweep(policy: Policy, game: Game, strengths: Sequence[float], budget: Budget = "quick", seed: int = 0) -> Sweep:
     """The worst case as a function of the adversary's strength; every strength runs the same compiled programs."""
 
+    policy, game = plain(policy, game)
+
     def stronger(strength: float) -> Game:
         return eqx.tree_at(lambda game: game.strength, game, jnp.asarray(strength, game.strength.dtype))
 
@@ -258,6 +266,7 @@ def sweep_parameter(policy: Policy, game: Game, points: int = 21, seed: int = 0)
 
     `points` counts the values along each dimension of the adversary.
     """
+    policy, game = plain(policy, game)
     values = lattice(game, points**game.adversary.size)
     keys = jax.random.split(jax.random.key(seed), episodes(game, EFFORTS["quick"]))
     return ParameterSweep(values, returns(game, policy, constant, values, keys))

@@ -55,7 +55,8 @@ def demo(folder: str | Path = "demo", seed: int = 0, episodes: int = 20) -> Path
     facts = {
         "seed": str(seed),
         "episodes": f"{episodes} of 200 steps for each algorithm",
-        "attack": "constant extremes, random, cross-entropy over networks, best response on a grid; the worst counts",
+        "attack": "quick budget; the worst found by "
+        + ", ".join(f"{run.attack} ({label(run.algorithm)})" for run in summaries),
         "optimum": f"dynamic programming on a grid of {GRID} angles and {GRID + 1} velocities",
         "wall time": f"{time.monotonic() - started:.0f} s",
     }

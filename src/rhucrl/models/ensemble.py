@@ -114,8 +114,14 @@ def create(game: Game, heads: int, width: int, key: PRNGKeyArray) -> Ensemble:
 
 
 def fit(
-    model: Ensemble, state: optax.OptState, replay: Replay, rounds: int, steps: int, batch: int,
-    learning_rate: Array, key: PRNGKeyArray,
+    model: Ensemble,
+    state: optax.OptState,
+    replay: Replay,
+    rounds: int,
+    steps: int,
+    batch: int,
+    learning_rate: Array,
+    key: PRNGKeyArray,
 ) -> tuple[Ensemble, optax.OptState, Fit]:
     """Gaussian maximum likelihood with bootstrap weights.
 

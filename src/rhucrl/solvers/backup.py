@@ -6,8 +6,8 @@ The agent's problem (`eq:rhucrl:learner`) is, state by state,
 
 since the adversary's policy sees s and knows pi(s), and eta sees both actions. The response to the agent
 (`eq:rhucrl:adversary`) is the same backup with the agent's action frozen and eta minimising. Candidates decide
-over a and abar. eta is the corner of [-1, 1]^p to which the critic's gradient points (or the opposite corner):
-the exact maximiser of the linearised critic, so no network is needed to represent it.
+over a and abar. eta follows the critic's gradient (or its opposite): it is the exact maximiser of the linearised
+critic, so no network is needed to represent it.
 
 An adversary of scope `episode` does not see s: its one value is carried by the critics, V(s, abar), and the agent,
 who does not see it either, plays against a distribution of values that weighs the bad ones most.
@@ -28,6 +28,7 @@ from rhucrl.hallucination import hallucinate
 from rhucrl.models.prediction import Model, Prediction
 from rhucrl.solvers.critic import Critic
 
+KEENNESS = 0.1  # the cost of full optimism, in units of the critics
 SOFTNESS = 0.1  # of the stateless adversary's choice, in units of the critics
 
 
@@ -39,6 +40,7 @@ class Numbers(NamedTuple):
     trace: Array
     learning_rate: Array
     target_rate: Array
+    average_rate: Array
 
 
 class Considered(NamedTuple):
@@ -72,21 +74,31 @@ def value(game: Game, critic: Critic, obs: Array, adversary: Array) -> Float[Arr
     return jnp.clip(unit(game) * critic(features(game, obs, adversary)), low * game.horizon, high * game.horizon)
 
 
-def eta_direction(game: Game, critic: Critic, obs: Array, adversary: Float[Array, "k qbar"]) -> Float[Array, "*b m p"]:
-    """The corner of [-1, 1]^p that increases V fastest: one per state, or (episode scope) per state and candidate."""
+def slope(game: Game, critic: Critic, obs: Array, adversary: Float[Array, "k qbar"]) -> Float[Array, "*b m p"]:
+    """The gradient of V at s: one per state, or (episode scope) per state and candidate."""
     if game.scope == "step":
         adversary = adversary[:1]
 
-    def slope(o: Array, abar: Array) -> Array:
+    def at(o: Array, abar: Array) -> Array:
         return jax.grad(lambda o: value(game, critic, game.project(o), abar))(o)
 
     flat = obs.reshape(-1, obs.shape[-1])
-    eta = jnp.sign(jax.vmap(lambda o: jax.vmap(lambda abar: slope(o, abar))(adversary))(flat))
-    return eta.reshape(*obs.shape[:-1], *eta.shape[1:])
+    gradient = jax.vmap(lambda o: jax.vmap(lambda abar: at(o, abar))(adversary))(flat)
+    return gradient.reshape(*obs.shape[:-1], *gradient.shape[1:])
+
+
+def choose_eta(game: Game, prediction: Prediction, slope: Array, sign: Array, beta: Array) -> Array:
+    """eta(s, a, abar) in [-1, 1]^p: the maximiser (minimiser) of the linearised critic.
+
+    Optimism costs a little, KEENNESS critic units at |eta| = 1, so that it rests where all there is to gain is the
+    critic's noise. Pessimism costs nothing.
+    """
+    gain = beta * prediction.epistemic * slope
+    return jnp.where(sign > 0, jnp.clip(gain / (KEENNESS * unit(game)), -1, 1), sign * jnp.sign(gain))
 
 
 def consider(
-    game: Game, model: Model, obs: Float[Array, "*b p"], agent: Float[Array, "*b a q"], adversary: Float[Array, "k qbar"]
+    game: Game, model: Model, obs: Float[Array, "*b p"], agent: Float[Array, "*b a q"], adversary: Array
 ) -> Considered:
     """The model's predictions and the rewards at all pairs of candidates."""
     s = obs[..., None, None, :]
@@ -99,24 +111,25 @@ def consider(
 
 
 def look_ahead(
-    game: Game, critic: Critic, considered: Considered, adversary: Array, eta: Array, numbers: Numbers, noise: Array
-) -> Float[Array, "*b a k"]:
-    """r + gamma V(s') for all pairs, in the model that `eta` (*b, m, p) hallucinates; terminal states end the sum."""
-    s = hallucinate(considered.prediction, eta[..., None, :, :], numbers.beta, noise[..., None, None, :])
-    following = game.project(s)
+    game: Game, critic: Critic, considered: Considered, adversary: Array, slope: Array, sign: Array,
+    numbers: Numbers, noise: Array,
+) -> Float[Array, "*b a k"]:  # fmt: skip
+    """r + gamma V(s') for all pairs, in the model that eta hallucinates along `slope`; terminal states end the sum."""
+    eta = choose_eta(game, considered.prediction, slope[..., None, :, :], sign, numbers.beta)
+    following = game.project(hallucinate(considered.prediction, eta, numbers.beta, noise[..., None, None, :]))
     alive = 1 - game.terminated(following)
     q = considered.reward + numbers.discount * alive * value(game, critic, following, adversary)
     return jnp.tensordot(considered.probability, q, 1)
 
 
-def stateless(game: Game, critic: Critic, obs: Float[Array, " p"], adversary: Float[Array, "k qbar"]) -> Float[Array, " k"]:
+def stateless(game: Game, critic: Critic, obs: Array, adversary: Float[Array, "k qbar"]) -> Float[Array, " k"]:
     """The stateless adversary's distribution over its values: a soft minimum of V(s0, abar). Unused per step."""
     if game.scope == "step":
         return jnp.full(adversary.shape[0], 1 / adversary.shape[0])
     return jax.nn.softmax(-value(game, critic, obs, adversary) / (SOFTNESS * unit(game)))
 
 
-def settle(game: Game, q: Float[Array, "*b a k"], weights: Float[Array, " k"]) -> tuple[Array, Array, Float[Array, "*b m"]]:
+def settle(game: Game, q: Float[Array, "*b a k"], weights: Array) -> tuple[Array, Array, Float[Array, "*b m"]]:
     """The agent's candidate, the adversary's answer to it, and the value (episode scope: one per adversary's value)."""
     judged = q.min(-1) if game.scope == "step" else q @ weights
     a = judged.argmax(-1)

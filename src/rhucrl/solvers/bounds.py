@@ -1,7 +1,8 @@
 """J^(o), J^(e) and J^(p) of a pair of policies, by rollouts over the whole horizon in the hallucinated models.
 
 J^(p) is only as good as its adversary, so it is the minimum over the deployed adversary, the one of the agent's own
-problem, every constant one, and a few that stray from the deployed one at random. eta = 0 is always among the plausible models that J^(o) and J^(p) choose from.
+problem, every constant one, and a few that stray from the deployed one at random. eta = 0 is always among the
+plausible models that J^(o) and J^(p) choose from.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from rhucrl.hallucination import hallucinate
-from rhucrl.solvers.backup import eta_direction
+from rhucrl.solvers.backup import slope
 from rhucrl.solvers.policies import AdversaryPolicy, AgentPolicy
 
 REPEATS = 2  # rollouts per estimate: the noise of the model is sampled
@@ -61,9 +62,8 @@ def bounds(
         prediction = model.predict(obs, executed, adversary)
         mean, std = model.member(obs, executed, adversary, jax.random.randint(keys[1], (len(lanes),), 0, MEMBERS))
         noise = jax.random.normal(keys[2], obs.shape)
-        up = eta_direction(game, player.critic, obs, constants)[:, 0]
-        down = -eta_direction(game, response.player.critic, obs, constants)[:, 0]
-        eta = jnp.where(chooser == OPTIMIST, up, jnp.where(chooser == PESSIMIST, down, 0.0))
+        mine, theirs = (slope(game, critic, obs, constants)[:, 0] for critic in (player.critic, response.player.critic))
+        eta = jnp.where(chooser == OPTIMIST, jnp.sign(mine), jnp.where(chooser == PESSIMIST, -jnp.sign(theirs), 0.0))
         plausible = hallucinate(prediction, eta, beta, noise)
         following = game.project(jnp.where(chooser == MEMBER, mean + noise * std, plausible))
         return following, game.reward(obs, executed, adversary, following)

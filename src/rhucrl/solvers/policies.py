@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from rhucrl.envs.game import Game
 from rhucrl.models.prediction import Model
-from rhucrl.solvers.backup import Numbers, consider, eta_direction, look_ahead, settle, stateless, value
+from rhucrl.solvers.backup import Numbers, consider, look_ahead, settle, slope, stateless, value
 from rhucrl.solvers.critic import Critic
 
 
@@ -31,8 +31,10 @@ class Player(eqx.Module):
 
     def judge(self, obs: Float[Array, "*b p"], agent: Float[Array, "*b a q"]) -> Float[Array, "*b a k"]:
         considered = consider(self.game, self.model, obs, agent, self.adversary)
-        eta = self.sign * eta_direction(self.game, self.critic, obs, self.adversary)
-        return look_ahead(self.game, self.critic, considered, self.adversary, eta, self.numbers, jnp.zeros_like(obs))
+        gradient = slope(self.game, self.critic, obs, self.adversary)
+        return look_ahead(
+            self.game, self.critic, considered, self.adversary, gradient, self.sign, self.numbers, jnp.zeros_like(obs)
+        )
 
 
 class AgentPolicy(eqx.Module):

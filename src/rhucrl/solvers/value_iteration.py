@@ -20,7 +20,16 @@ from rhucrl.envs.game import Game
 from rhucrl.hallucination import hallucinate
 from rhucrl.models.prediction import Model
 from rhucrl.solvers.backup import (
-    Considered, Numbers, consider, eta_direction, features, look_ahead, settle, stateless, unit,
+    Considered,
+    Numbers,
+    choose_eta,
+    consider,
+    features,
+    look_ahead,
+    settle,
+    slope,
+    stateless,
+    unit,
 )  # fmt: skip
 from rhucrl.solvers.critic import Critic
 
@@ -30,10 +39,11 @@ Proposals = Callable[[Float[Array, "n p"]], Float[Array, "n a q"]]
 
 
 class Values(NamedTuple):
-    """A critic, its Polyak average and its optimiser's state."""
+    """A critic, its target, its long average (which acts: it is free of the gradient steps' noise), its optimiser."""
 
     critic: Critic
     target: Critic
+    average: Critic
     optimiser: optax.OptState
 
 
@@ -49,7 +59,7 @@ adam = optax.scale_by_adam()
 
 
 def start(critic: Critic) -> Values:
-    return Values(critic, critic, adam.init(eqx.filter(critic, eqx.is_array)))
+    return Values(critic, critic, critic, adam.init(eqx.filter(critic, eqx.is_array)))
 
 
 def rollouts(
@@ -62,9 +72,9 @@ def rollouts(
     def step(obs: Array, key: PRNGKeyArray):
         keys = jax.random.split(key, 5)
         considered = consider(game, model, obs, proposals(obs), adversary)
-        eta = sign * eta_direction(game, critic, obs, adversary)
+        gradient = slope(game, critic, obs, adversary)
         noise = jax.random.normal(keys[0], obs.shape)
-        q = look_ahead(game, critic, considered, adversary, eta, numbers, noise)
+        q = look_ahead(game, critic, considered, adversary, gradient, sign, numbers, noise)
         a, k, _ = settle(game, q, weights)
         if game.scope == "episode":
             k = jax.random.randint(keys[4], k.shape, 0, adversary.shape[0])
@@ -73,13 +83,20 @@ def rollouts(
         taken = jnp.where(strays, jax.random.randint(keys[2], a.shape, 0, pairs), a * q.shape[-1] + k)
         outcome = jax.random.choice(keys[3], considered.probability.shape[0], p=considered.probability)
         chosen = jax.tree.map(lambda x: at_pair(x[outcome], taken), considered.prediction)
-        lean = jnp.take_along_axis(eta, (taken % q.shape[-1] % eta.shape[-2])[..., None, None], -2)[..., 0, :]
-        return game.project(hallucinate(chosen, lean, numbers.beta, noise)), (obs, considered, taken)
+        lasting = (taken % q.shape[-1] % gradient.shape[-2])[..., None, None]
+        gradient = jnp.take_along_axis(gradient, lasting, -2)[..., 0, :]
+        eta = choose_eta(game, chosen, gradient, sign, numbers.beta)
+        return game.project(hallucinate(chosen, eta, numbers.beta, noise)), (obs, considered, taken)
 
     _, (obs, considered, taken) = jax.lax.scan(step, starts, jax.random.split(key, length))
     # Scanned axes are (l, o, n, ...); a pool is drawn from by trajectory, so (n, l, o, ...).
     prediction, reward = jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), (considered.prediction, considered.reward))
     return Pool(obs.swapaxes(0, 1), Considered(prediction, reward, considered.probability[0]), taken.T)
+
+
+def towards(slow: Critic, fast: Critic, rate: Array) -> Critic:
+    """Polyak averaging: a small step of the slow weights towards the fast ones."""
+    return jax.tree.map(lambda s, f: s + rate * (f - s), slow, fast)
 
 
 def at_pair(x: Float[Array, "*b a k p"], pair: Int[Array, "*b"]) -> Float[Array, "*b p"]:
@@ -130,20 +147,21 @@ def improve(
     def update(values: Values, key: PRNGKeyArray):
         keys = jax.random.split(key)
         obs, considered, taken = draw(pool, batch, keys[0])
-        eta = sign * eta_direction(game, values.target, obs, adversary)
+        gradient = slope(game, values.target, obs, adversary)
         noise = jax.random.normal(keys[1], obs.shape)
-        q = look_ahead(game, values.target, considered, adversary, eta, numbers, noise)
+        q = look_ahead(game, values.target, considered, adversary, gradient, sign, numbers, noise)
         best = settle(game, q, stateless(game, values.target, origin, adversary))
         reward = jnp.tensordot(considered.probability, considered.reward, 1)
         goal = returns(q, reward, taken, best, numbers)
         goal = jnp.clip(goal, low * game.horizon, high * game.horizon) / unit(game)
         x = features(game, obs[..., None, :], lasting)
 
-        error, gradient = jax.value_and_grad(lambda critic: jnp.square(critic(x) - goal).mean())(values.critic)
-        direction, state = adam.update(gradient, values.optimiser)
+        error, step = jax.value_and_grad(lambda critic: jnp.square(critic(x) - goal).mean())(values.critic)
+        direction, state = adam.update(step, values.optimiser)
         critic = jax.tree.map(lambda w, d: w - numbers.learning_rate * d, values.critic, direction)
-        target = jax.tree.map(lambda t, w: t + numbers.target_rate * (w - t), values.target, critic)
-        return Values(critic, target, state), error
+        target = towards(values.target, critic, numbers.target_rate)
+        average = towards(values.average, critic, numbers.average_rate)
+        return Values(critic, target, average, state), error
 
     values, errors = jax.lax.scan(update, values, jax.random.split(key, updates))
     return values, errors.mean()

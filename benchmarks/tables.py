@@ -1,0 +1,196 @@
+"""docs/results.md, made of the lines in benchmarks/results: no number in it is typed by hand."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+from rhucrl.experiments.statistics import estimate
+
+DOCS = Path(__file__).parent.parent / "docs"
+HEAD = """# Results on the pendulum
+
+Horizon 200, torque limit 2, start hanging down, default settings, 30 episodes unless it says otherwise. Every table
+is written by `python benchmarks/pendulum.py --tables` from the lines in `benchmarks/results/`, which
+`python benchmarks/pendulum.py` makes. Intervals are 95 % bootstrap intervals of the mean over seeds.
+
+*Worst case* is the lowest return that any attack of the budget `quick` found: constant extremes, random adversaries,
+cross-entropy search over networks, the best response by dynamic programming to the frozen policy, and 16 adversaries
+that stray from it. *Optimum* is the value of the game by dynamic programming (grid 400): no policy can have a better
+worst case. The *output* policy is the one with the largest J^(p); the *last* one is that of the last episode.
+"""
+
+
+def read(results: Path, name: str) -> list[dict]:
+    path = results / f"{name}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def grouped(rows: list[dict], *names: str) -> dict[tuple, list[dict]]:
+    groups = defaultdict(list)
+    for row in rows:
+        groups[tuple(row["options"].get(name, "") for name in names)].append(row)
+    return dict(sorted(groups.items(), key=lambda item: [str(part) for part in item[0]]))
+
+
+def optimum(setting: str, strength: float) -> float:
+    from rhucrl.envs import make
+    from rhucrl.evaluation.oracle import solve
+
+    return solve(make("pendulum", setting=setting, strength=strength).game).value
+
+
+def interval(values: list[float]) -> str:
+    if len(values) < 2:
+        return f"{values[0]:.0f}"
+    e = estimate(values)
+    return f"{e.value:.0f} [{e.low:.0f}, {e.high:.0f}]"
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def each(rows: list[dict], policy: str, key: str) -> list[float]:
+    return [row[policy][key] for row in sorted(rows, key=lambda row: row["options"]["seed"])]
+
+
+def against_optimum(rows: list[dict], optima: dict[tuple, float]) -> str:
+    """Worst cases per setting, strength and algorithm, beside the optimum."""
+    lines = []
+    for (setting, strength, algo), group in grouped(rows, "setting", "strength", "algo").items():
+        best = optima[setting, strength]
+        worst, last = each(group, "output", "worst"), each(group, "last", "worst")
+        gaps = " ".join(f"{100 * (best - w) / abs(best):.0f}" for w in worst)
+        lines.append([
+            setting, f"{strength:g}", algo, interval(each(group, "output", "nominal")), interval(worst), interval(last),
+            f"{best:.0f}", gaps,
+        ])  # fmt: skip
+    head = [
+        "setting",
+        "alpha",
+        "algorithm",
+        "nominal",
+        "worst case (output)",
+        "worst case (last)",
+        "optimum",
+        "gap %, each seed",
+    ]
+    return table(head, lines)
+
+
+def coverage(rows: list[dict]) -> str:
+    lines = []
+    for (setting, strength, algo), group in grouped(rows, "setting", "strength", "algo").items():
+        played = [e for row in group for e in row["episodes"] if "J_optimistic" in e]
+        inside = [e["J_pessimistic"] <= e["return"] <= e["J_optimistic"] for e in played]
+        shares = (np.mean([e[name] for e in played]) for name in ("coverage_confidence", "coverage_predictive"))
+        temperature = np.median([e["temperature"] for e in played])
+        lines.append(
+            [
+                setting,
+                f"{strength:g}",
+                algo,
+                f"{np.mean(inside):.2f}",
+                *(f"{x:.2f}" for x in shares),
+                f"{temperature:.2f}",
+            ]
+        )
+    head = [
+        "setting",
+        "alpha",
+        "algorithm",
+        "returns in [J^(p), J^(o)]",
+        "inside beta sigma",
+        "inside 90 % predictive",
+        "temperature (median)",
+    ]
+    return table(head, lines)
+
+
+def sparse(rows: list[dict]) -> str:
+    lines = []
+    for (setting, algo), group in grouped(rows, "setting", "algo").items():
+        returns = [[e["return"] for e in row["episodes"]] for row in group]
+        first = [next((i for i, r in enumerate(run) if r > 50), None) for run in returns]
+        solved = sum(f is not None for f in first)
+        shown = " ".join("-" if f is None else str(f) for f in first)
+        lines.append([setting, algo, f"{solved} of {len(group)}", shown, interval(each(group, "output", "nominal"))])
+    head = [
+        "setting",
+        "algorithm",
+        "seeds with a return above 50",
+        "first such episode, each seed",
+        "output policy, nominal",
+    ]
+    return table(head, lines)
+
+
+def parameter(rows: list[dict]) -> str:
+    lines = []
+    for (algo,), group in grouped(rows, "algo").items():
+        curves = np.array([row["output"]["sweep"][1] for row in group])
+        spread, worst = curves.max(1) - curves.min(1), curves.min(1)
+        masses = group[0]["output"]["sweep"][0]
+        picks = [
+            f"{curves[:, i].mean():.0f}" for i in (0, len(masses) // 4, len(masses) // 2, 3 * len(masses) // 4, -1)
+        ]
+        lines.append([algo, *picks, interval(worst.tolist()), interval(spread.tolist())])
+    masses = rows[0]["output"]["sweep"][0]
+    n = len(masses)
+    head = [
+        "algorithm",
+        *(f"mass {masses[i]:.1f}" for i in (0, n // 4, n // 2, 3 * n // 4, -1)),
+        "worst mass",
+        "best minus worst",
+    ]
+    return table(head, lines)
+
+
+def nominal(rows: list[dict]) -> str:
+    rows = sorted(rows, key=lambda row: row["options"]["seed"])
+    lines = []
+    for row in rows:
+        returns = [e["return"] for e in row["episodes"]]
+        first = next((str(i + 1) for i, r in enumerate(returns) if r >= -400), "-")
+        lines.append([str(row["options"]["seed"]), first, f"{max(returns):.0f}", f"{row['output']['nominal']:.0f}"])
+    return table(["seed", "episodes to a return of -400", "best of 10 episodes", "output policy"], lines)
+
+
+def cost(rows: list[dict]) -> str:
+    lines = []
+    for (algo,), group in grouped(rows, "algo").items():
+        seconds = [row["train_cpu"] for row in group]
+        compile_time = [row["compile"] for row in group]
+        memory = [row["peak_mb"] for row in group]
+        cells = [f"{np.median(x):.0f} ({min(x):.0f} to {max(x):.0f})" for x in (seconds, compile_time, memory)]
+        lines.append([algo, str(len(group)), *cells])
+    return table(
+        ["algorithm", "runs", "CPU seconds of training", "of which compiling", "peak MB, attack included"], lines
+    )
+
+
+def write(results: Path) -> None:
+    parts = [HEAD]
+    robust, solver = read(results, "robust") + read(results, "ablations"), read(results, "solver")
+    pairs = {(row["options"]["setting"], row["options"]["strength"]) for row in robust + solver}
+    optima = {pair: optimum(*pair) for pair in sorted(pairs)}
+    if solver:
+        parts += ["## The solver alone, known model\n", against_optimum(solver, optima)]
+    if robust:
+        parts += ["## Learned model\n", against_optimum(robust, optima)]
+        parts += ["## Calibration and bounds\n", coverage(robust), "## Cost\n", cost(read(results, "robust"))]
+    sections = {
+        "nominal": ("Nominal swing-up, learned model, 10 episodes, H-UCRL", nominal),
+        "sparse": ("Exploration: sparse reward, action cost .05, beta 5", sparse),
+        "parameter": ("Parameter setting: relative mass within 80 % of 1, fixed for an episode", parameter),
+    }
+    for name, (title, make) in sections.items():
+        if rows := read(results, name):
+            parts += [f"## {title}\n", make(rows)]
+    DOCS.mkdir(exist_ok=True)
+    (DOCS / "results.md").write_text("\n".join(parts))

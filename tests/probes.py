@@ -1,0 +1,123 @@
+"""A game small enough to be solved exactly: a point on a line, its value by dynamic programming on a fine grid."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rhucrl.compilation import enable_cache
+from rhucrl.envs.game import Box, Execution, Game
+from rhucrl.models.prediction import Prediction
+
+enable_cache()
+
+EDGE = 2.0
+PUSH, SHOVE, EFFORT = 0.3, 0.2, 0.05
+GRID = np.linspace(-EDGE, EDGE, 201)
+ACTIONS, SHOVES = np.linspace(-1, 1, 17), np.linspace(-1, 1, 5)
+
+
+class Probe(Game):
+    """s' = s + .3 a + .2 strength abar in [-2, 2]; the reward is -(s - goal)^2 - .05 a^2.
+
+    With probability `mix` the adversary's action is executed in the agent's place. Beyond `end` the game is over.
+    """
+
+    strength: jax.Array = eqx.field(converter=jnp.float32, default=1.0)
+    goal: jax.Array = eqx.field(converter=jnp.float32, default=0.0)
+    mix: jax.Array = eqx.field(converter=jnp.float32, default=0.0)
+    end: jax.Array = eqx.field(converter=jnp.float32, default=jnp.inf)
+    scope: str = eqx.field(static=True, default="step")
+    horizon: int = eqx.field(static=True, default=20)
+
+    agent = property(lambda self: Box(-jnp.ones(1), jnp.ones(1)))
+    adversary = property(lambda self: Box(-jnp.ones(1), jnp.ones(1)))
+    neutral = property(lambda self: jnp.zeros(1))
+    observation = property(lambda self: Box(-EDGE * jnp.ones(1), EDGE * jnp.ones(1)))
+    scale = property(lambda self: jnp.ones(1))
+    reward_range = property(lambda self: (-jnp.square(EDGE + jnp.abs(self.goal)) - EFFORT, jnp.float32(0)))
+
+    def execute(self, action, adversary):
+        return Execution(jnp.stack([1 - self.mix, self.mix]), jnp.stack(jnp.broadcast_arrays(action, adversary)))
+
+    def model_input(self, obs, executed, adversary):
+        return jnp.concatenate([obs, executed, adversary], -1)
+
+    def reward(self, obs, executed, adversary, next_obs):
+        return -jnp.square(obs[..., 0] - self.goal) - EFFORT * jnp.square(executed[..., 0])
+
+    def terminated(self, next_obs):
+        return next_obs[..., 0] > self.end
+
+    def sample(self, key, n):
+        return jax.random.uniform(key, (n, 1), minval=-EDGE, maxval=EDGE)
+
+    def reset(self, key):
+        return jnp.ones(1)
+
+    def observe(self, state):
+        return state
+
+    def step(self, state, executed, adversary):
+        return self.project(self.dynamics(state, executed, adversary))
+
+    def dynamics(self, obs, executed, adversary):
+        return obs + PUSH * executed + self.strength * SHOVE * adversary
+
+
+class Unsure(eqx.Module):
+    """The probe's dynamics, with a known epistemic and aleatoric standard deviation everywhere."""
+
+    game: Probe
+    epistemic: jax.Array = eqx.field(converter=jnp.float32, default=0.0)
+    aleatoric: jax.Array = eqx.field(converter=jnp.float32, default=0.0)
+
+    def predict(self, obs, executed, adversary):
+        mean = self.game.dynamics(obs, executed, adversary)
+        return Prediction(mean, jnp.full_like(mean, self.epistemic), jnp.full_like(mean, self.aleatoric))
+
+    def member(self, obs, executed, adversary, index):
+        mean = self.game.dynamics(obs, executed, adversary)
+        return mean + self.epistemic, jnp.full_like(mean, self.aleatoric)
+
+
+class Solution(NamedTuple):
+    """V, the agent's max-min action and the adversary's answer, on the grid."""
+
+    value: np.ndarray
+    action: np.ndarray
+    shove: np.ndarray
+
+    def at(self, states) -> np.ndarray:
+        return np.interp(states, GRID, self.value)
+
+
+def solution(game: Probe, discount: float, actions=ACTIONS, shoves=SHOVES, reach=0.0, sign=0) -> Solution:
+    """max_a min_abar max_eta (sign -1: min_eta) by value iteration; `actions` may be one row per state of the grid.
+
+    `reach` is beta sigma: eta moves the next state by as much, in either direction.
+    """
+    actions, shoves = np.atleast_2d(actions), np.atleast_1d(shoves)
+    s, a, b = GRID[:, None, None], actions[:, :, None], shoves[None, None, :]
+    etas = np.linspace(-1, 1, 3) if sign else [0.0]
+    outcomes = [(p, x) for p, x in ((1 - float(game.mix), a), (float(game.mix), b)) if p]
+
+    def ahead(executed, eta):
+        following = s + PUSH * executed + float(game.strength) * SHOVE * b + eta * reach
+        following = np.clip(following, -EDGE, EDGE)
+        reward = -np.square(s - float(game.goal)) - EFFORT * np.square(executed)
+        return reward, discount * (following <= float(game.end)), following
+
+    plans = [[(p, *ahead(executed, eta)) for p, executed in outcomes] for eta in etas]
+    value = np.zeros(GRID.size)
+    for _ in range(120):
+        q = [sum(p * (r + go_on * np.interp(f, GRID, value)) for p, r, go_on, f in plan) for plan in plans]
+        q = np.min(q, 0) if sign < 0 else np.max(q, 0)
+        value = q.min(-1).max(-1)
+    a = q.min(-1).argmax(-1)
+    row = q[np.arange(GRID.size), a]
+    return Solution(value, np.broadcast_to(actions, q.shape[:2])[np.arange(GRID.size), a], shoves[row.argmin(-1)])

@@ -1,0 +1,188 @@
+"""Models: hallucination, the ensemble and its fit, calibration, and the replay that feeds them."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from probes import Probe
+
+from rhucrl import replay as store
+from rhucrl.hallucination import hallucinate
+from rhucrl.models import calibration, ensemble
+from rhucrl.models.prediction import Prediction
+from rhucrl.replay import Transitions
+
+HEADS, WIDTH = 5, 16
+
+
+def transitions(n: int, seed: int = 0, span: float = 1.0, noise: float = 0.0) -> Transitions:
+    """What the probe does in |s| < span; its adversary is constant."""
+    rng = np.random.default_rng(seed)
+    obs, executed = (rng.uniform(-x, x, (n, 1)).astype(np.float32) for x in (span, 1.0))
+    adversary = np.full((n, 1), 0.5, np.float32)
+    following = obs + 0.3 * executed + 0.2 * adversary + noise * rng.standard_normal((n, 1), np.float32)
+    return Transitions(*map(jnp.asarray, (obs, executed, adversary, following)))
+
+
+def filled(data: Transitions, capacity: int = 512) -> store.Replay:
+    return store.add(store.empty(capacity, (1, 1, 1), HEADS), data, jax.random.key(0))
+
+
+def fresh(seed: int = 0) -> ensemble.Ensemble:
+    return ensemble.create(Probe(), HEADS, WIDTH, jax.random.key(seed))
+
+
+@jax.jit
+def fit(model, replay, rounds=20, learning_rate=3e-3):
+    state = ensemble.optimiser(jnp.float32(0)).init(eqx.filter(model.heads, eqx.is_array))
+    return ensemble.fit(model, state, replay, rounds, 25, 64, jnp.float32(learning_rate), jax.random.key(1))
+
+
+@pytest.fixture(scope="module")
+def data():
+    return filled(transitions(400, noise=0.02))
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return fit(fresh(), data)[0]
+
+
+def held_out_error(model: ensemble.Ensemble, replay: store.Replay) -> float:
+    """The mean squared error on the validation rows, in units of the change's variance."""
+    mean = model.predict(*replay.data[:3]).mean
+    rows = np.asarray(replay.held_out * replay.filled, bool)
+    return float(np.square((mean - replay.data.following) / model.changes[1])[rows].mean())
+
+
+def test_eta_moves_along_the_epistemic_std_and_the_noise_stays():
+    prediction = Prediction(jnp.array([1.0, 2.0]), jnp.array([0.1, 0.0]), jnp.array([0.0, 0.5]))
+    eta, noise, beta = jnp.array([1.0, -1.0]), jnp.array([3.0, -1.0]), jnp.float32(2)
+    np.testing.assert_allclose(hallucinate(prediction, eta, beta, noise), [1.2, 1.5], rtol=1e-6)
+    np.testing.assert_allclose(hallucinate(prediction, 0 * eta, beta, noise), [1.0, 1.5], rtol=1e-6)
+
+
+def test_the_ensemble_learns_a_known_map(fitted):
+    test = transitions(200, seed=7)
+    prediction = fitted.predict(*test[:3])
+    np.testing.assert_allclose(prediction.mean, test.following, atol=0.05)
+    assert np.sqrt(np.square(prediction.mean - test.following).mean()) < 0.015
+    assert 0.012 < prediction.aleatoric.mean() < 0.035  # the noise is .02
+
+
+def test_heads_disagree_away_from_the_data(fitted):
+    seen, unseen = transitions(100, seed=8), transitions(100, seed=8)
+    unseen = unseen._replace(obs=unseen.obs + 6)
+    near, far = (fitted.predict(*x[:3]).epistemic.mean() for x in (seen, unseen))
+    assert far > 10 * near > 0
+
+
+def test_spread_of_means_is_epistemic_and_mean_of_variances_aleatoric(fitted):
+    test = transitions(6)
+    mean, std = fitted.each(*test[:3])
+    prediction = fitted.predict(*test[:3])
+    np.testing.assert_allclose(prediction.mean, np.mean(mean, 0), rtol=1e-6)
+    np.testing.assert_allclose(prediction.epistemic, np.std(mean, 0), rtol=1e-4)
+    np.testing.assert_allclose(prediction.aleatoric, np.sqrt(np.square(std).mean(0)), rtol=1e-5)
+    hot = eqx.tree_at(lambda m: m.temperature, fitted, jnp.float32(3))
+    np.testing.assert_allclose(hot.predict(*test[:3]).epistemic, 3 * prediction.epistemic, rtol=1e-5)
+    index = jnp.array([0, 1, 2, 3, 4, 0])
+    one, its_std = fitted.member(*test[:3], index)
+    np.testing.assert_array_equal(one, mean[index, jnp.arange(6)])
+    np.testing.assert_array_equal(its_std, std[index, jnp.arange(6)])
+
+
+def test_a_refit_changes_the_predictions(data, fitted):
+    moved = transitions(100, seed=3)
+    moved = moved._replace(following=moved.following + 0.5)
+    again = fit(fitted, store.add(data, moved, jax.random.key(2)))[0]
+    before, after = (model.predict(*moved[:3]).mean.mean() for model in (fitted, again))
+    assert after > before + 0.05
+
+
+def test_a_constant_input_does_no_harm(fitted):
+    """The adversary never moved while the data were collected; its column is centred and left in its own units."""
+    np.testing.assert_allclose(fitted.inputs[0][2], 0.5)
+    assert fitted.inputs[1][2] == 1
+    test = transitions(20)
+    nudged = test._replace(adversary=test.adversary + 0.2)
+    assert np.abs(fitted.predict(*nudged[:3]).mean - fitted.predict(*test[:3]).mean).max() < 0.5
+
+
+def test_fitting_never_looks_at_validation_rows(data, fitted):
+    """Their targets choose when to stop, so the rounds are fixed to one here."""
+    spoiled = data.data.following + 0.1 * data.held_out[:, None] * jnp.sign(data.data.obs)
+    other = data._replace(data=data.data._replace(following=spoiled))
+    changes = lambda model: model.changes  # noqa: E731 (the statistics are of all rows)
+    one, two = (eqx.tree_at(changes, fit(fresh(), x, 1)[0], fitted.changes) for x in (data, other))
+    rows = tuple(x[:8] for x in data.data[:3])
+    assert np.abs(one.predict(*rows).mean - two.predict(*rows).mean).max() < 0.02
+    weights = np.asarray(data.weight)
+    assert (weights[np.asarray(data.held_out) == 1] == 0).all()
+
+
+def test_fits_end_with_their_best_weights(data, fitted):
+    """A step size that is far too large ruins the weights round by round: the least bad round is returned."""
+    model, _, report = fit(fitted, data, learning_rate=0.3)
+    assert report.steps < 20 * 25  # stopped
+    np.testing.assert_allclose(held_out_error(model, data), report.validation_mse, rtol=1e-2)
+    after = [held_out_error(fit(fitted, data, rounds, 0.3)[0], data) for rounds in (1, 2, 3)]
+    assert held_out_error(model, data) <= min(after) * 1.001
+
+
+@pytest.mark.parametrize("factor", [0.2, 1.0, 3.0])
+def test_the_temperature_is_the_factor_by_which_a_model_errs(factor):
+    noise = jax.random.normal(jax.random.key(0), (4000, 2))
+    zeros = jnp.zeros_like(noise)
+    prediction = Prediction(zeros, zeros + 0.6, zeros + 0.8)  # a total standard deviation of 1
+    spoiled = jnp.where(jnp.arange(4000) < 2000, 1.0, 100.0)  # rows of no weight do not count
+    found = calibration.temperature(prediction, factor * spoiled[:, None] * noise, (spoiled == 1).astype(float))
+    assert float(found) == pytest.approx(factor, rel=0.08)
+
+
+def test_coverage_of_a_perfect_gaussian():
+    noise = jax.random.normal(jax.random.key(0), (20_000, 2))
+    zeros = jnp.zeros_like(noise)
+    covered = calibration.coverage(Prediction(zeros, zeros + 0.6, zeros + 0.8), noise, jnp.float32(2))
+    assert float(covered.predictive) == pytest.approx(0.9, abs=0.01)
+    assert float(covered.confidence) == pytest.approx(0.7699, abs=0.01)  # P(|N| < 1.2)
+
+
+def test_replay_keeps_what_it_is_given_and_decides_once():
+    first, second = transitions(30, 1), transitions(20, 2)
+    one = filled(first, 60)
+    two = store.add(one, second, jax.random.key(5))
+    for stored, a, b in zip(two.data, first, second, strict=True):
+        np.testing.assert_array_equal(stored[:50], np.concatenate([a, b]))
+        assert not stored[50:].any()
+    assert (int(two.size), two.capacity, two.filled.sum()) == (50, 60, 50)
+    np.testing.assert_array_equal(two.held_out[:30], one.held_out[:30])
+    np.testing.assert_array_equal(two.weight[:30], one.weight[:30])
+
+
+def test_the_split_is_a_tenth_and_weights_are_poisson():
+    replay = filled(transitions(5000), 5000)
+    held, weight = np.asarray(replay.held_out, bool), np.asarray(replay.weight)
+    assert held.mean() == pytest.approx(0.1, abs=0.015)
+    assert not weight[held].any()
+    assert weight[~held].mean() == pytest.approx(1, abs=0.03)
+    assert weight[~held].var() == pytest.approx(1, abs=0.05)
+    assert np.abs(np.corrcoef(weight[~held].T) - np.eye(HEADS)).max() < 0.06  # every head has its own
+
+
+def test_draw_is_uniform_over_what_is_stored():
+    index = np.asarray(store.draw(filled(transitions(50), 500), 20_000, jax.random.key(0)))
+    counts = np.bincount(index, minlength=50)
+    assert counts.size == 50
+    np.testing.assert_allclose(counts, 400, rtol=0.25)
+
+
+def test_statistics_are_numpys_over_what_is_stored():
+    rows = np.random.default_rng(0).normal(3, [2.0, 1e-3, 0.0], (40, 3)).astype(np.float32)
+    padded = jnp.concatenate([jnp.asarray(rows), jnp.full((10, 3), 99.0)])
+    mean, std = store.statistics(padded, (jnp.arange(50) < 40).astype(jnp.float32))
+    np.testing.assert_allclose(mean, rows.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(std, [rows[:, 0].std(), rows[:, 1].std(), 1], rtol=1e-2)

@@ -1,0 +1,160 @@
+"""The protocol on the pendulum, very small: every algorithm, every setting, the right adversary, the right output."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from probes import enable_cache
+
+from rhucrl import protocol
+from rhucrl.algorithms import ALGORITHMS
+from rhucrl.config import TrainConfig
+from rhucrl.envs.game import Game
+from rhucrl.protocol import State
+from rhucrl.training import game_of
+
+enable_cache()
+
+HORIZON = 20
+TINY = {
+    "horizon": HORIZON, "episodes": 4, "pool": 16, "updates": 0.5, "batch": 8, "width": 8, "features": 8,
+    "model_width": 8, "model_rounds": 2, "model_steps": 2, "acting_points": 3,
+}  # fmt: skip
+CASES = {
+    "rh-ucrl": {"algo": "rh-ucrl"},
+    "best-response": {"algo": "best-response", "setting": "action"},
+    "maximin-mb": {"algo": "maximin-mb", "setting": "action", "mixture": "probabilistic"},
+    "h-ucrl": {"algo": "h-ucrl"},
+    "greedy": {"algo": "greedy", "heads": 3},
+    "parameter": {"algo": "rh-ucrl", "setting": "parameter"},
+}
+
+
+class Told(NamedTuple):
+    """A run: the state and the metrics after every episode."""
+
+    config: TrainConfig
+    game: Game
+    states: list[State]
+    metrics: list[dict]
+
+    def rows(self, episode: int):
+        """The transitions of one episode."""
+        data = self.states[-1].replay.data
+        return jax.tree.map(lambda x: np.asarray(x[episode * HORIZON : (episode + 1) * HORIZON]), data)
+
+
+def play(config: TrainConfig, episodes: int) -> Told:
+    game = game_of(config)
+    state, states, metrics = protocol.initial(config, game), [], []
+    for index in range(episodes):
+        state, told = protocol.episode(config, game, state, index)
+        states.append(state)
+        metrics.append(told)
+    return Told(config, game, states, metrics)
+
+
+@functools.cache
+def run(case: str) -> Told:
+    return play(TrainConfig(**TINY | CASES[case]), 4)
+
+
+def same(one, other) -> bool:
+    return all(jax.tree.leaves(jax.tree.map(lambda a, b: bool(jnp.array_equal(a, b)), one, other)))
+
+
+def test_the_cases_are_all_algorithms():
+    assert {case["algo"] for case in CASES.values()} == set(ALGORITHMS)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_episode_is_selected_played_and_learned(case):
+    told = run(case)
+    first, *later = told.metrics
+    assert "J_optimistic" not in first  # random actions
+    for metrics in told.metrics:
+        assert all(math.isfinite(x) for x in metrics.values()), metrics
+    for metrics in later:
+        assert metrics["J_pessimistic"] <= metrics["J_optimistic"]
+        assert metrics["J_pessimistic"] <= metrics["J_expected"] + 0.1 * abs(metrics["J_expected"])
+    assert int(told.states[-1].replay.size) == 4 * HORIZON
+    for before, after in zip(told.states, told.states[1:], strict=False):
+        for part in ("model", "agent", "response", "last"):
+            assert not same(getattr(before, part), getattr(after, part)), f"{part} stood still"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_output_is_the_policy_of_the_best_pessimistic_bound(case):
+    told = run(case)
+    for end, state in enumerate(told.states[1:], 1):
+        best = max(range(1, end + 1), key=lambda i: told.metrics[i]["J_pessimistic"])
+        assert int(state.output_episode) == told.metrics[end]["output_episode"] == best
+        assert same(state.output, told.states[best].last)
+
+
+@pytest.mark.parametrize("case", ["h-ucrl", "greedy"])
+def test_without_an_opponent_nobody_disturbs_the_data(case):
+    told = run(case)
+    for episode in range(4):
+        np.testing.assert_array_equal(told.rows(episode).adversary, np.ones((HORIZON, 2)))
+
+
+@pytest.mark.parametrize("case", ["rh-ucrl", "best-response", "maximin-mb", "parameter"])
+def test_the_deployed_adversary_is_the_one_of_the_table(case):
+    told = run(case)
+    who = {"response": lambda pair: pair.response, "own": lambda pair: protocol.AdversaryPolicy(pair.policy.player)}
+    adversary = who[ALGORITHMS[told.config.algo].deployed]
+
+    @jax.jit
+    def answers(pair, obs):
+        return adversary(pair)(obs, pair.policy(obs))
+
+    disturbed = False
+    for episode in (1, 2, 3):
+        rows = told.rows(episode)
+        expected = answers(told.states[episode].last, rows.obs)
+        assert np.isclose(rows.adversary, expected, atol=1e-5).all(-1).mean() > 0.9  # but for ties
+        disturbed |= bool(np.abs(rows.adversary - told.game.neutral).max() > 0.1)
+    assert disturbed
+
+
+def test_actions_are_mixed_before_they_are_stored():
+    noisy, probabilistic = run("best-response"), run("maximin-mb")
+    policy = jax.jit(lambda pair, obs: pair.policy(obs))
+    for told, alpha in ((noisy, 0.2), (probabilistic, None)):
+        rows, pair = told.rows(2), told.states[2].last
+        own = policy(pair, rows.obs)
+        mixed = own if alpha is None else (1 - alpha) * own + alpha * rows.adversary
+        matches = np.isclose(rows.executed, mixed, atol=1e-5)
+        if alpha is None:
+            matches |= rows.executed == rows.adversary
+        assert matches.mean() > 0.9
+
+
+def test_a_parameter_holds_for_the_episode():
+    told = run("parameter")
+    values = [told.rows(episode).adversary for episode in range(4)]
+    for value in values:
+        np.testing.assert_array_equal(value, np.broadcast_to(value[0], value.shape))
+        assert 0.2 - 1e-6 <= value[0, 0] <= 1.8 + 1e-6
+    assert np.ptp([value[0, 0] for value in values]) > 0.1
+
+
+def test_transitions_follow_one_another():
+    rows = run("rh-ucrl").rows(2)
+    np.testing.assert_array_equal(rows.obs[1:], rows.following[:-1])
+    game = run("rh-ucrl").game
+    np.testing.assert_allclose(game.dynamics(*rows[:3]), rows.following, atol=1e-5)
+
+
+def test_a_seed_decides_everything():
+    told = run("rh-ucrl")
+    assert play(told.config, 4).metrics == told.metrics
+    other = play(TrainConfig(**TINY | CASES["rh-ucrl"], seed=1), 1)
+    assert other.metrics[0]["return"] != told.metrics[0]["return"]

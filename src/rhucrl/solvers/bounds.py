@@ -18,9 +18,9 @@ from rhucrl.hallucination import hallucinate
 from rhucrl.solvers.backup import slope
 from rhucrl.solvers.policies import AdversaryPolicy, AgentPolicy
 
-REPEATS = 2  # rollouts per estimate: the noise of the model is sampled
-MEMBERS = 5  # rollouts of sampled ensemble members for J^(e)
-STRAYS = 6  # adversaries that play a random candidate now and then, the deployed one's otherwise
+REPEATS = 1  # rollouts per estimate: the noise of the model is sampled
+MEMBERS = 3  # rollouts of sampled ensemble members for J^(e)
+STRAYS = 4  # adversaries that play a random candidate now and then, the deployed one's otherwise
 STRAYING = 0.2
 PESSIMIST, NOBODY, OPTIMIST, MEMBER = range(4)
 DEPLOYED, OWN, STRAY = -1, -2, -3

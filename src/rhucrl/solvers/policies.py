@@ -11,9 +11,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from rhucrl.envs.game import Game
+from rhucrl.hallucination import hallucinate
 from rhucrl.models.prediction import Model
-from rhucrl.solvers.backup import Numbers, consider, look_ahead, settle, slope, stateless, value
+from rhucrl.solvers.backup import Numbers, choose_eta, settle, slope, stateless, value
 from rhucrl.solvers.critic import Critic
+
+HOLD = 3  # steps for which a pair of candidates is held when the players look ahead
 
 
 class Player(eqx.Module):
@@ -30,11 +33,23 @@ class Player(eqx.Module):
         return self.game.observe(self.game.reset(jax.random.key(0)))
 
     def judge(self, obs: Float[Array, "*b p"], agent: Float[Array, "*b a q"]) -> Float[Array, "*b a k"]:
-        considered = consider(self.game, self.model, obs, agent, self.adversary)
-        gradient = slope(self.game, self.critic, obs, self.adversary)
-        return look_ahead(
-            self.game, self.critic, considered, self.adversary, gradient, self.sign, self.numbers, jnp.zeros_like(obs)
-        )
+        """The value of every pair of candidates, held for HOLD steps: differences grow, the critic's noise does not."""
+        game, numbers = self.game, self.numbers
+        gradient = slope(game, self.critic, obs, self.adversary)
+        pairs = (*agent.shape[:-1], self.adversary.shape[0])
+        agent = jnp.broadcast_to(agent[..., :, None, :], (*pairs, agent.shape[-1]))
+        adversary = jnp.broadcast_to(self.adversary, (*pairs, self.adversary.shape[-1]))
+        probability, executed = game.execute(agent, adversary)
+        s = jnp.broadcast_to(obs[..., None, None, :], (*executed.shape[:-1], obs.shape[-1]))
+        total, weight = jnp.zeros(executed.shape[:-1]), jnp.ones(executed.shape[:-1])
+        for _ in range(HOLD if executed.shape[0] == 1 else 1):
+            prediction = self.model.predict(s, executed, adversary)
+            eta = choose_eta(game, prediction, gradient[..., None, :, :], self.sign, numbers.beta)
+            following = game.project(hallucinate(prediction, eta, numbers.beta, jnp.zeros_like(s)))
+            total = total + weight * game.reward(s, executed, adversary, following)
+            weight = weight * numbers.discount * (1 - game.terminated(following))
+            s = following
+        return jnp.tensordot(probability, total + weight * value(game, self.critic, s, self.adversary), 1)
 
 
 class AgentPolicy(eqx.Module):

@@ -71,6 +71,10 @@ class Ensemble(eqx.Module):
     changes: tuple[Array, Array]
     temperature: Float[Array, ""]
 
+    @property
+    def members(self) -> int:
+        return self.heads.hidden.shape[0]
+
     def normalised(self, obs: Array, executed: Array, adversary: Array) -> Array:
         return (self.game.model_input(obs, executed, adversary) - self.inputs[0]) / self.inputs[1]
 

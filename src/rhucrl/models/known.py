@@ -15,6 +15,10 @@ class KnownModel(eqx.Module):
 
     game: Game
 
+    @property
+    def members(self) -> int:
+        return 1
+
     def predict(self, obs: Array, executed: Array, adversary: Array) -> Prediction:
         mean = self.game.dynamics(obs, executed, adversary)
         return Prediction(mean, jnp.zeros_like(mean), jnp.zeros_like(mean))

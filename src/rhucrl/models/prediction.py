@@ -18,6 +18,11 @@ class Prediction(NamedTuple):
 class Model(Protocol):
     """Any dynamics model: the prediction at (s, executed action, adversary's action)."""
 
+    @property
+    def members(self) -> int:
+        """How many plausible models there are to draw from."""
+        ...
+
     def predict(self, obs: Array, executed: Array, adversary: Array) -> Prediction: ...
 
     def member(self, obs: Array, executed: Array, adversary: Array, index: Array) -> tuple[Array, Array]:

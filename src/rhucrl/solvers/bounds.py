@@ -60,7 +60,7 @@ def bounds(
         outcome = jax.random.categorical(keys[0], jnp.log(probability), shape=(len(lanes),))
         executed = jnp.take_along_axis(outcomes, outcome[None, :, None], 0)[0]
         prediction = model.predict(obs, executed, adversary)
-        mean, std = model.member(obs, executed, adversary, jax.random.randint(keys[1], (len(lanes),), 0, MEMBERS))
+        mean, std = model.member(obs, executed, adversary, jax.random.randint(keys[1], (len(lanes),), 0, model.members))
         noise = jax.random.normal(keys[2], obs.shape)
         mine, theirs = (slope(game, critic, obs, constants)[:, 0] for critic in (player.critic, response.player.critic))
         eta = jnp.where(chooser == OPTIMIST, jnp.sign(mine), jnp.where(chooser == PESSIMIST, -jnp.sign(theirs), 0.0))

@@ -24,7 +24,8 @@ ACTIONS, SHOVES = np.linspace(-1, 1, 17), np.linspace(-1, 1, 5)
 class Probe(Game):
     """s' = s + .3 a + .2 strength abar in [-2, 2]; the reward is -(s - goal)^2 - .05 a^2.
 
-    With probability `mix` the adversary's action is executed in the agent's place. Beyond `end` the game is over.
+    With probability `mix` the adversary's action is executed in the agent's place (`certain`: never, and the game
+    says so by a single outcome). Beyond `end` the game is over.
     """
 
     strength: jax.Array = eqx.field(converter=jnp.float32, default=1.0)
@@ -33,6 +34,7 @@ class Probe(Game):
     end: jax.Array = eqx.field(converter=jnp.float32, default=jnp.inf)
     scope: str = eqx.field(static=True, default="step")
     horizon: int = eqx.field(static=True, default=20)
+    certain: bool = eqx.field(static=True, default=False)
 
     agent = property(lambda self: Box(-jnp.ones(1), jnp.ones(1)))
     adversary = property(lambda self: Box(-jnp.ones(1), jnp.ones(1)))
@@ -42,6 +44,8 @@ class Probe(Game):
     reward_range = property(lambda self: (-jnp.square(EDGE + jnp.abs(self.goal)) - EFFORT, jnp.float32(0)))
 
     def execute(self, action, adversary):
+        if self.certain:
+            return Execution(jnp.ones(1), action[None])
         return Execution(jnp.stack([1 - self.mix, self.mix]), jnp.stack(jnp.broadcast_arrays(action, adversary)))
 
     def model_input(self, obs, executed, adversary):
@@ -75,6 +79,8 @@ class Unsure(eqx.Module):
     game: Probe
     epistemic: jax.Array = eqx.field(converter=jnp.float32, default=0.0)
     aleatoric: jax.Array = eqx.field(converter=jnp.float32, default=0.0)
+
+    members = 1
 
     def predict(self, obs, executed, adversary):
         mean = self.game.dynamics(obs, executed, adversary)

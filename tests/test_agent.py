@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from probes import enable_cache
 
 import rhucrl
+from probes import enable_cache
 from rhucrl.evaluation import attack
 
 enable_cache()

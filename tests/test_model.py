@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from probes import Probe
 
+from probes import Probe
 from rhucrl import replay as store
 from rhucrl.hallucination import hallucinate
 from rhucrl.models import calibration, ensemble

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from probes import enable_cache
 
+from probes import enable_cache
 from rhucrl import protocol
 from rhucrl.algorithms import ALGORITHMS
 from rhucrl.config import TrainConfig

@@ -14,10 +14,12 @@ import pytest
 import safetensors.numpy
 
 EPISODES = 12
-OPTIONS = (
-    "--horizon 20 --pool 16 --updates .5 --batch 8 --width 8 --features 8 --model-width 8 --model-rounds 2 "
-    "--model-steps 2 --acting-points 3"
-).split()
+OPTIONS = {
+    "horizon": 20, "pool": 16, "updates": 0.5, "batch": 8, "width": 8, "features": 8, "model-width": 8,
+    "model-rounds": 2, "model-steps": 2, "acting-points": 3,
+}  # fmt: skip
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def start(*arguments: str | Path) -> subprocess.Popen:
@@ -32,7 +34,8 @@ def finish(*arguments: str | Path) -> None:
 
 
 def train(folder: Path, episodes: int) -> tuple[str | Path, ...]:
-    return ("train", "pendulum", *OPTIONS, "--episodes", str(episodes), "--run-dir", folder)
+    options = [word for name, value in OPTIONS.items() for word in (f"--{name}", str(value))]
+    return ("train", "pendulum", *options, "--episodes", str(episodes), "--run-dir", folder)
 
 
 def rows(folder: Path) -> int:
@@ -40,25 +43,24 @@ def rows(folder: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def kill(arguments: tuple[str | Path, ...], moment: Callable[[], object]) -> None:
-    """Start a command and kill it as soon as `moment` says so."""
+def kill(arguments: tuple[str | Path, ...], moment: Callable[[], object], delay: float = 0.0) -> None:
+    """Start a command and kill it as soon as `moment` says so, or `delay` seconds later."""
     process = start(*arguments)
-    while not moment():
-        assert process.poll() is None, f"it ended before it could be killed: {process.stderr.read()}"
-        time.sleep(0.0002)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    try:
+        while not moment():
+            assert process.poll() is None, f"it ended before it could be killed: {process.communicate()[1]}"
+            time.sleep(0.0002)
+        time.sleep(delay)
+    finally:
+        process.kill()
+        process.communicate()
     assert process.returncode == -signal.SIGKILL
 
 
-def shortly_after(moment: Callable[[], bool], seconds: float) -> Callable[[], bool]:
-    def wait() -> bool:
-        if moment():
-            time.sleep(seconds)
-            return True
-        return False
-
-    return wait
+def later(folder: Path) -> Callable[[], bool]:
+    """Whether the run has told of another episode since this was called."""
+    begun = rows(folder)
+    return lambda: rows(folder) > begun
 
 
 def result(folder: Path) -> tuple[bytes, dict[str, dict[str, bytes]]]:
@@ -69,36 +71,14 @@ def result(folder: Path) -> tuple[bytes, dict[str, dict[str, bytes]]]:
     return (folder / "metrics.jsonl").read_bytes(), plain
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("undisturbed") / "run"
-    finish(*train(folder, EPISODES))
-    assert rows(folder) == EPISODES
-    return folder
-
-
-@pytest.mark.slow
-def test_a_run_killed_at_any_moment_ends_in_the_same_bytes(undisturbed, tmp_path):
-    folder, chance = tmp_path / "run", random.Random()
-    checkpoints = folder / "checkpoints"
+def test_a_run_killed_at_any_moment_and_prolonged_ends_in_the_same_bytes(tmp_path):
+    undisturbed, folder, chance = tmp_path / "undisturbed", tmp_path / "run", random.Random()
+    finish(*train(undisturbed, EPISODES))
+    assert rows(undisturbed) == EPISODES
     resume = ("resume", folder)
-
-    def writing(pattern: str, after: int) -> Callable[[], bool]:
-        return lambda: rows(folder) > after and any(checkpoints.glob(pattern))
-
-    kill(train(folder, EPISODES), shortly_after(lambda: rows(folder) >= 1, chance.uniform(0, 0.3)))
-    kill(resume, writing(".*.new-*", rows(folder)))  # the next checkpoint is being written
-    kill(resume, shortly_after(lambda n=rows(folder): rows(folder) > n, chance.uniform(0, 0.02)))
-    finish(*resume)
-    assert result(folder) == result(undisturbed)
-
-
-@pytest.mark.slow
-def test_a_run_can_be_prolonged(undisturbed, tmp_path):
-    folder = tmp_path / "run"
-    finish(*train(folder, 3))
-    begun = (folder / "metrics.jsonl").read_bytes()
-    kill(("resume", folder, "--episodes", str(EPISODES)), lambda: rows(folder) > 4)
-    finish("resume", folder)  # to the number that was asked for last
-    assert (folder / "metrics.jsonl").read_bytes().startswith(begun)
+    kill(train(folder, EPISODES - 4), later(folder), chance.uniform(0, 0.05))
+    another = later(folder)
+    kill(resume, lambda: another() and any((folder / "checkpoints").glob(".*.new-*")))  # while it writes one
+    kill((*resume, "--episodes", str(EPISODES)), later(folder), chance.uniform(0, 0.02))
+    finish(*resume)  # to the number of episodes that was asked for last
     assert result(folder) == result(undisturbed)

@@ -81,6 +81,8 @@ def load(path: str | Path) -> Agent:
     """The agent of a saved policy or of a run's folder."""
     path = Path(path)
     folder = path / "policy" if (path / "config.json").exists() else path
+    if not folder.is_dir():
+        raise UsageError(f"{path} holds no run and no policy: check the path")
     meta = read_meta(folder)
     if "config" not in meta:
         raise UsageError(f"{folder} holds no policy: name a run's folder or a saved policy")

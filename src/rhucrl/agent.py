@@ -32,7 +32,7 @@ class Agent:
     def learn(self, episodes: int = 30, run_dir: str | Path | None = None, progress: Any = None) -> Agent:
         """Learn for `episodes` real episodes; with a `run_dir` the run is saved there and can be resumed."""
         enable_cache()
-        config = dataclasses.replace(self.config, episodes=episodes, **description(self.game))
+        config = dataclasses.replace(self.config, episodes=episodes, **self.game.options())
         progress = progress or training.Silent()
         if run_dir is not None:
             self.state = training.train(config, run_dir, progress)
@@ -91,15 +91,6 @@ def load(path: str | Path) -> Agent:
     agent = Agent(training.game_of(config))
     agent.config, agent._pair = config, pair
     return agent
-
-
-def description(game: Game) -> dict[str, Any]:
-    """A game in the words of a TrainConfig, so that what is saved can be made again."""
-    mixture = game.kind if game.kind in ("noisy", "probabilistic") else None
-    return {
-        "setting": "action" if mixture else game.kind, "mixture": mixture, "strength": float(game.strength),
-        "scope": game.scope, "reward": game.rewards, "action_cost": game.action_cost, "horizon": game.horizon,
-    }  # fmt: skip
 
 
 def algorithm(name: str) -> type[Agent]:

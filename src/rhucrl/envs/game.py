@@ -8,12 +8,14 @@ the real system (`eq:stochastic_dynamic_system_additive`), which only the episod
 from __future__ import annotations
 
 import abc
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
+
+from rhucrl.errors import UsageError
 
 Scope = Literal["step", "episode"]
 
@@ -111,6 +113,14 @@ class Game(eqx.Module):
 
     @abc.abstractmethod
     def step(self, state: Array, executed: Array, adversary: Array) -> Array: ...
+
+    def options(self) -> dict[str, Any]:
+        """The options of `make` that give this game again."""
+        return {"horizon": self.horizon}
+
+    def dynamics(self, obs: Array, executed: Array, adversary: Array) -> Array:
+        """f(s, a, abar) on observations, where it is known in closed form."""
+        raise UsageError("this environment does not give its dynamics: learn them with --model ensemble")
 
     def nominal(self) -> Game:
         """The same game with an adversary of no strength."""

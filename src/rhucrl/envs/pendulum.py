@@ -8,7 +8,7 @@ torque into the agent's (`noisy`, `probabilistic`), or fixes the mass for an epi
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -70,6 +70,18 @@ class Pendulum(Game):
         if self.rewards == "sparse":
             return jnp.float32(-effort), jnp.float32(1.0)
         return jnp.float32(-(math.pi**2 + 0.1 * MAX_SPEED**2 + effort)), jnp.float32(0.0)
+
+    def options(self) -> dict[str, Any]:
+        mixture = self.kind if self.kind in ("noisy", "probabilistic") else None
+        return {
+            "setting": "action" if mixture else self.kind,
+            "mixture": mixture,
+            "strength": float(self.strength),
+            "scope": self.scope,
+            "reward": self.rewards,
+            "action_cost": self.action_cost,
+            "horizon": self.horizon,
+        }
 
     def execute(self, action: Array, adversary: Array) -> Execution:
         if self.kind == "noisy":

@@ -86,7 +86,7 @@ def load(path: str | Path) -> Agent:
     meta = read_meta(folder)
     if "config" not in meta:
         raise UsageError(f"{folder} holds no policy: name a run's folder or a saved policy")
-    config = TrainConfig(**meta["config"])
+    config = training.config_of(folder, meta["config"])
     pair, _ = load_tree(folder, training.pair_like(config))
     agent = Agent(training.game_of(config))
     agent.config, agent._pair = config, pair

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import equinox as eqx
 import jax
@@ -46,7 +46,7 @@ def train(config: TrainConfig, folder: str | Path, progress: Progress | None = N
 def resume(folder: str | Path, episodes: int | None = None, progress: Progress | None = None) -> State:
     """Go on with a run, to the same numbers as if it had never stopped; `episodes` may prolong it."""
     run = Run.open(folder)
-    config = config_of(run)
+    config = config_of(run.folder, run.config)
     longer = dataclasses.replace(config, episodes=episodes or config.episodes)
     if longer.episodes < config.episodes:
         raise UsageError(f"--episodes is {longer.episodes}; the run was asked for {config.episodes} already")
@@ -93,11 +93,12 @@ class Clock:
         return {"cpu": time.process_time(), "wall": time.monotonic(), "compile": compile_seconds()}
 
 
-def config_of(run: Run) -> TrainConfig:
+def config_of(folder: Path, options: dict[str, Any]) -> TrainConfig:
+    """The configuration that `folder` was written with."""
     try:
-        return TrainConfig(**run.config)
+        return TrainConfig(**options)
     except TypeError as error:
-        raise UsageError(f"{run.folder} has options that are unknown here ({error}): start a new run") from None
+        raise UsageError(f"{folder} has options that are unknown here ({error}): start a new run") from None
 
 
 def with_room(state: State, capacity: int) -> State:

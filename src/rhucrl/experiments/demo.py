@@ -118,7 +118,7 @@ def _learn(config: TrainConfig, folder: Path, progress: Progress) -> Agent:
 
     if not (folder / "config.json").exists():
         training.train(config, folder, progress)
-    elif training.config_of(Run.open(folder)) == config:
+    elif training.config_of(folder, Run.open(folder).config) == config:
         training.resume(folder, progress=progress)
     else:
         raise UsageError(f"{folder} holds a run with other settings: remove it or choose another folder")

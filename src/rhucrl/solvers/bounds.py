@@ -16,6 +16,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from rhucrl.hallucination import hallucinate
 from rhucrl.solvers.backup import slope
+from rhucrl.solvers.critic import Critic
 from rhucrl.solvers.policies import AdversaryPolicy, AgentPolicy
 
 REPEATS = 1  # rollouts per estimate: the noise of the model is sampled
@@ -43,12 +44,18 @@ def bounds(
     lanes = (
         [(OPTIMIST, DEPLOYED)] * REPEATS + [(NOBODY, DEPLOYED)] + [(MEMBER, DEPLOYED)] * MEMBERS
         + [(PESSIMIST, DEPLOYED)] * REPEATS + [(PESSIMIST, OWN)] * REPEATS
-        + [(PESSIMIST, STRAY - i) for i in range(STRAYS if len(constants) > 1 else 0)]
+        + [(PESSIMIST, STRAY - i) for i in range(STRAYS if len(constants) > 1 and game.scope == "step" else 0)]
         + [(PESSIMIST, k) for k in range(len(constants))]
     )  # fmt: skip
     chooser, who = jnp.array(lanes).T[..., None]
 
-    def step(obs: Array, key: PRNGKeyArray):
+    def slopes(critic: Critic, obs: Array, adversary: Array) -> Array:
+        if game.scope == "step":
+            return slope(game, critic, obs, constants)[:, 0]
+        return jax.vmap(lambda o, abar: slope(game, critic, o, abar[None])[0])(obs, adversary)
+
+    def step(carry: tuple[Array, Array], key: PRNGKeyArray):
+        obs, alive = carry
         keys = jax.random.split(key, 5)
         action = policy(obs)
         adversary = jnp.where(who == OWN, own(obs, action), deployed(obs, action))
@@ -62,14 +69,15 @@ def bounds(
         prediction = model.predict(obs, executed, adversary)
         mean, std = model.member(obs, executed, adversary, jax.random.randint(keys[1], (len(lanes),), 0, model.members))
         noise = jax.random.normal(keys[2], obs.shape)
-        mine, theirs = (slope(game, critic, obs, constants)[:, 0] for critic in (player.critic, response.player.critic))
+        mine, theirs = (slopes(critic, obs, adversary) for critic in (player.critic, response.player.critic))
         eta = jnp.where(chooser == OPTIMIST, jnp.sign(mine), jnp.where(chooser == PESSIMIST, -jnp.sign(theirs), 0.0))
         plausible = hallucinate(prediction, eta, beta, noise)
         following = game.project(jnp.where(chooser == MEMBER, mean + noise * std, plausible))
-        return following, game.reward(obs, executed, adversary, following)
+        reward = alive * game.reward(obs, executed, adversary, following)
+        return (following, alive * (1 - game.terminated(following))), reward
 
     origin = jnp.tile(player.origin(), (len(lanes), 1))
-    _, rewards = jax.lax.scan(step, origin, jax.random.split(key, game.horizon))
+    _, rewards = jax.lax.scan(step, (origin, jnp.ones(len(lanes))), jax.random.split(key, game.horizon))
     total = rewards.sum(0)
 
     def mean_of(lane: tuple[int, int]) -> Array:

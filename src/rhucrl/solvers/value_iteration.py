@@ -52,7 +52,7 @@ class Pool(NamedTuple):
 
     obs: Float[Array, "n l p"]
     considered: Considered
-    taken: Int[Array, "n l"]
+    taken: Int[Array, "n l"]  # the pair that was played; -1 if the game ended with it
 
 
 adam = optax.scale_by_adam()
@@ -81,12 +81,13 @@ def rollouts(
         pairs = q.shape[-2] * q.shape[-1]
         strays = jax.random.uniform(keys[1], a.shape) < WANDER
         taken = jnp.where(strays, jax.random.randint(keys[2], a.shape, 0, pairs), a * q.shape[-1] + k)
-        outcome = jax.random.choice(keys[3], considered.probability.shape[0], p=considered.probability)
-        chosen = jax.tree.map(lambda x: at_pair(x[outcome], taken), considered.prediction)
+        outcome = jax.random.categorical(keys[3], jnp.log(considered.probability), shape=a.shape)
+        chosen = jax.tree.map(lambda x: at_pair(at_outcome(x, outcome), taken), considered.prediction)
         lasting = (taken % q.shape[-1] % gradient.shape[-2])[..., None, None]
         gradient = jnp.take_along_axis(gradient, lasting, -2)[..., 0, :]
         eta = choose_eta(game, chosen, gradient, sign, numbers.beta)
-        return game.project(hallucinate(chosen, eta, numbers.beta, noise)), (obs, considered, taken)
+        following = game.project(hallucinate(chosen, eta, numbers.beta, noise))
+        return following, (obs, considered, jnp.where(game.terminated(following), -1, taken))
 
     _, (obs, considered, taken) = jax.lax.scan(step, starts, jax.random.split(key, length))
     # Scanned axes are (l, o, n, ...); a pool is drawn from by trajectory, so (n, l, o, ...).
@@ -97,6 +98,10 @@ def rollouts(
 def towards(slow: Critic, fast: Critic, rate: Array) -> Critic:
     """Polyak averaging: a small step of the slow weights towards the fast ones."""
     return jax.tree.map(lambda s, f: s + rate * (f - s), slow, fast)
+
+
+def at_outcome(x: Float[Array, "o n a k p"], outcome: Int[Array, " n"]) -> Float[Array, "n a k p"]:
+    return jnp.take_along_axis(x, outcome[None, :, None, None, None], 0)[0]
 
 
 def at_pair(x: Float[Array, "*b a k p"], pair: Int[Array, "*b"]) -> Float[Array, "*b p"]:

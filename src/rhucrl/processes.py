@@ -67,8 +67,13 @@ def _start(command: Sequence[str], core: int) -> subprocess.Popen[str]:
 
 @contextlib.contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Both signals raise KeyboardInterrupt here; a shell that starts us in the background would have one ignored.
+
+    The commands start with both at their defaults then, since only an ignored signal is inherited.
+    """
+    before = {sign: signal.signal(sign, signal.default_int_handler) for sign in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for sign, handler in before.items():
+            signal.signal(sign, handler)

@@ -38,7 +38,7 @@ LEAD = (
 )
 
 
-def demo(folder: str | Path = "demo", seed: int = 0, episodes: int = 20) -> Path:
+def demo(folder: str | Path = "demo", seed: int = 0, episodes: int = 24) -> Path:
     """Train, attack and compare RH-UCRL and H-UCRL; print the table and write the page, whose path is returned."""
     started, folder = time.monotonic(), absolute(folder)
     with explained(folder):

@@ -76,7 +76,7 @@ class Pendulum(Game):
         return {
             "setting": "action" if mixture else self.kind,
             "mixture": mixture,
-            "strength": float(self.strength),
+            "strength": round(float(self.strength), 6),
             "scope": self.scope,
             "reward": self.rewards,
             "action_cost": self.action_cost,

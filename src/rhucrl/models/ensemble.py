@@ -152,7 +152,7 @@ def fit(
         index = jax.random.randint(key, (batch,), 0, jnp.maximum(replay.size, 1))
         value, gradient = jax.value_and_grad(loss)(heads, index)
         change, state = adam.update(gradient, state, heads)
-        return (optax.apply_updates(heads, change), state), value
+        return (jax.tree.map(jnp.add, heads, change), state), value
 
     def one_round(carry):
         i, heads, state, best, error, least, _ = carry

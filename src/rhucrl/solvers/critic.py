@@ -19,12 +19,26 @@ def wave(turns: Array) -> Array:
     return 8 * phase - 16 * phase * jnp.abs(phase)
 
 
+class Layer(eqx.Module):
+    """An affine layer, with normal weights of variance gain / inputs and no bias at first."""
+
+    weight: Float[Array, "outputs inputs"]
+    bias: Float[Array, " outputs"]
+
+    def __init__(self, inputs: int, outputs: int, gain: float, key: PRNGKeyArray):
+        self.weight = jax.random.normal(key, (outputs, inputs)) * jnp.sqrt(gain / inputs)
+        self.bias = jnp.zeros(outputs)
+
+    def __call__(self, x: Float[Array, "*b inputs"]) -> Float[Array, "*b outputs"]:
+        return x @ self.weight.T + self.bias
+
+
 class Critic(eqx.Module):
     """V(s), in units of `unit` reward; inputs in units of the game's `scale`."""
 
     frequencies: Float[Array, "p features"]
     phases: Float[Array, " features"]
-    layers: list[eqx.nn.Linear]
+    layers: list[Layer]
 
     def __init__(self, inputs: int, features: int, width: int, frequency: float, key: PRNGKeyArray):
         keys = jax.random.split(key, 5)
@@ -32,17 +46,10 @@ class Critic(eqx.Module):
         self.phases = jax.random.uniform(keys[1], (features,))
         sizes = ((inputs + features, width), (width, width), (width, 1))
         gains = (2.0, 2.0, 0.02)
-        self.layers = [he_linear(*size, gain, k) for size, gain, k in zip(sizes, gains, keys[2:], strict=True)]
+        self.layers = [Layer(*size, gain, k) for size, gain, k in zip(sizes, gains, keys[2:], strict=True)]
 
     def __call__(self, x: Float[Array, "*b p"]) -> Float[Array, "*b"]:
         x = jnp.concatenate([x, wave(x @ self.frequencies + self.phases)], -1)
         for layer in self.layers[:-1]:
-            x = jax.nn.relu(x @ layer.weight.T + layer.bias)
-        return (x @ self.layers[-1].weight.T + self.layers[-1].bias)[..., 0]
-
-
-def he_linear(inputs: int, outputs: int, gain: float, key: PRNGKeyArray) -> eqx.nn.Linear:
-    """A linear layer with normal weights of variance gain / inputs and no bias."""
-    layer = eqx.nn.Linear(inputs, outputs, key=key)
-    weight = jax.random.normal(key, layer.weight.shape) * jnp.sqrt(gain / inputs)
-    return eqx.tree_at(lambda m: (m.weight, m.bias), layer, (weight, jnp.zeros(outputs)))
+            x = jax.nn.relu(layer(x))
+        return self.layers[-1](x)[..., 0]

@@ -175,6 +175,13 @@ def cost(rows: list[dict]) -> str:
     )
 
 
+def one_run(results: Path) -> str:
+    """What `benchmarks/cost.py` measured."""
+    found = json.loads((results / "cost.json").read_text())
+    lines = [[name, f"{found[name]['cpu_seconds']:.0f}", f"{found[name]['peak_mb']:.0f}"] for name in ("cold", "warm")]
+    return table(["one RH-UCRL run, compilation cache", "CPU seconds", "peak MB"], lines)
+
+
 def write(results: Path) -> None:
     parts = [HEAD]
     robust, solver = read(results, "robust") + read(results, "ablations"), read(results, "solver")
@@ -184,7 +191,13 @@ def write(results: Path) -> None:
         parts += ["## The solver alone, known model\n", against_optimum(solver, optima)]
     if robust:
         parts += ["## Learned model\n", against_optimum(robust, optima)]
-        parts += ["## Calibration and bounds\n", coverage(robust), "## Cost\n", cost(read(results, "robust"))]
+        parts += [
+            "## Calibration and bounds\n",
+            coverage(robust),
+            "## Cost\n",
+            cost(read(results, "robust")),
+            one_run(results),
+        ]
     sections = {
         "nominal": ("Nominal swing-up, learned model, 10 episodes, H-UCRL", nominal),
         "sparse": ("Exploration: sparse reward, action cost .05, beta 5", sparse),

@@ -79,6 +79,9 @@ def one(options: dict) -> dict:
         "output_episode": int(state.output_episode), "episodes": episodes,
     }  # fmt: skip
     for name, policy in (("output", state.output.policy), ("last", state.last.policy)):
+        if name == "last" and result["output_episode"] == config.episodes - 1:
+            result["last"] = result["output"]  # the same policy
+            continue
         case = worst_case(policy, game, "quick")
         result[name] = {"nominal": case.nominal, "worst": case.worst, "attacks": case.attacks}
         if config.setting == "parameter":

@@ -41,7 +41,7 @@ def hesitant(obs):
 @functools.partial(jax.jit, static_argnames=("proposals", "opponent"))
 def solve(game, model, sign, numbers, proposals=anything, opponent=True):
     """A critic after a few hundred updates on fresh pools of rollouts."""
-    adversary = adversary_candidates(game.adversary, game.neutral, opponent)
+    adversary = adversary_candidates(game, opponent)
     inputs = 1 + (game.scope == "episode")
 
     def one_round(values, key):
@@ -62,7 +62,7 @@ def solved(game, model=None, sign=0, trace=0.9, **options):
 
 
 def player(game, critic, model=None, sign=0):
-    adversary = adversary_candidates(game.adversary, game.neutral, True)
+    adversary = adversary_candidates(game, True)
     return Player(game, model or Unsure(game), critic, jnp.float32(sign), numbers(), adversary)
 
 
@@ -163,7 +163,7 @@ def test_bounds_earn_nothing_after_the_end():
     game = Probe(end=-np.inf)
     mine = player(game, Critic(1, 4, 4, 0.3, jax.random.key(0)), KnownModel(game))
     policy, response = AgentPolicy(mine, POINTS), AdversaryPolicy(mine)
-    found = bounds(policy, response, response, jax.random.key(0))
+    found = bounds(policy, response, response, KnownModel(game), jax.random.key(0))
     first = game.reward(jnp.ones(1), policy(jnp.ones(1)), jnp.zeros(1), jnp.zeros(1))
     np.testing.assert_allclose(np.array(found), np.full(3, first), rtol=1e-5)
 
@@ -190,7 +190,7 @@ def test_slow_weights_move_a_small_step_towards_the_fast_ones():
 def test_an_update_moves_target_and_average_by_their_own_rates():
     game, key = Probe(), jax.random.key(0)
     before = value_iteration.start(Critic(1, 4, 4, 0.3, key))
-    adversary = adversary_candidates(game.adversary, game.neutral, True)
+    adversary = adversary_candidates(game, True)
     n = numbers()
     pool = value_iteration.rollouts(
         game, KnownModel(game), before.target, game.sample(key, 4), anything, adversary, jnp.float32(0), n, 2, key

@@ -70,7 +70,7 @@ class TrainConfig:
     """Width of a critic's two hidden layers."""
     agent_points: int = 3
     """Agent's candidate actions per dimension while learning."""
-    acting_points: int = 7
+    acting_points: int = 5
     """Agent's candidate actions per dimension while acting."""
 
     heads: int = 5

@@ -8,10 +8,12 @@ from rhucrl.models.prediction import Prediction
 
 
 def hallucinate(
-    prediction: Prediction, eta: Float[Array, "*b p"], beta: Float[Array, ""], noise: Float[Array, "*b p"]
+    prediction: Prediction, eta: Float[Array, "*b p"], beta: Float[Array, ""], noise: Float[Array, "*b p"] | None
 ) -> Float[Array, "*b p"]:
     """mu + beta eta sigma_epistemic + omega: eta in [-1, 1]^p chooses among the plausible models.
 
-    eta multiplies the epistemic standard deviation alone; the aleatoric noise is added in every case.
+    eta multiplies the epistemic standard deviation alone; the aleatoric noise is added in every case,
+    unless the mean of it is asked for (`noise=None`).
     """
-    return prediction.mean + beta * eta * prediction.epistemic + noise * prediction.aleatoric
+    mean = prediction.mean + beta * eta * prediction.epistemic
+    return mean if noise is None else mean + noise * prediction.aleatoric

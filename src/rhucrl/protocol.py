@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl import replay as store
 from rhucrl.algorithms import ALGORITHMS
+from rhucrl.compilation import compiled
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Box, Game
 from rhucrl.envs.game import play as play_step
@@ -22,14 +22,17 @@ from rhucrl.models.known import KnownModel
 from rhucrl.models.prediction import Model
 from rhucrl.replay import Replay, Transitions
 from rhucrl.solvers import value_iteration
-from rhucrl.solvers.backup import Numbers, value
-from rhucrl.solvers.bounds import bounds
+from rhucrl.solvers.backup import Numbers, unit, value
+from rhucrl.solvers.bounds import bounds, pessimistic
 from rhucrl.solvers.candidates import adversary_candidates, agent_candidates
 from rhucrl.solvers.critic import Critic
 from rhucrl.solvers.policies import AdversaryPolicy, AgentPolicy, Player
 from rhucrl.solvers.value_iteration import Proposals, Values
 
 PERTURBATION = 0.4  # largest standard deviation of replayed start states, in units of the observation's scale
+TIE = (
+    0.05  # a later policy whose J^(p) is lower by no more than this, in units of the critics, is as good: it is output
+)
 HOLD = 10  # steps for which a random action of the first episodes is held
 
 Opponent = Callable[[Array, Array], Array]
@@ -67,7 +70,7 @@ def numbers(config: TrainConfig, episode: int) -> Numbers:
     return Numbers(*(jnp.float32(x) for x in parts))
 
 
-def initial(config: TrainConfig, game: Game) -> State:
+def fresh(config: TrainConfig, game: Game) -> State:
     keys = jax.random.split(jax.random.key(config.seed), 3)
     game = training_game(config, game)
     p, q, qbar = game.observation.size, game.agent.size, game.adversary.size
@@ -84,10 +87,13 @@ def initial(config: TrainConfig, game: Game) -> State:
     return State(model, optimiser, agent, response, replay, pair, pair, jnp.float32(-jnp.inf), jnp.int32(-1))
 
 
+initial = compiled("config", often=False)(fresh)
+
+
 def players(config: TrainConfig, game: Game, model: Model, agent: Values, response: Values, numbers: Numbers) -> Pair:
     """The policies that the critics stand for."""
     row = ALGORITHMS[config.algo]
-    adversary = adversary_candidates(game.adversary, game.neutral, row.opponent)
+    adversary = adversary_candidates(game, row.opponent)
     mine = Player(game, model, agent.average, jnp.float32(row.agent_eta), numbers, adversary)
     theirs = Player(game, model, response.average, jnp.float32(row.response_eta), numbers, adversary)
     return Pair(AgentPolicy(mine, agent_candidates(game.agent, config.acting_points)), AdversaryPolicy(theirs))
@@ -112,7 +118,7 @@ def select(config: TrainConfig, game: Game, state: State, numbers: Numbers, key:
     return state, metrics | {"agent_loss": agent_loss, "response_loss": response_loss}
 
 
-@functools.partial(jax.jit, static_argnames="config")
+@compiled("config")
 def solve_agent(
     config: TrainConfig, game: Game, state: State, numbers: Numbers, key: PRNGKeyArray
 ) -> tuple[Values, Array]:
@@ -126,7 +132,7 @@ def solve_agent(
     return solve(config, game, state, state.agent, proposals, sign, config.pool, numbers, key)
 
 
-@functools.partial(jax.jit, static_argnames="config")
+@compiled("config")
 def solve_response(
     config: TrainConfig, game: Game, state: State, numbers: Numbers, key: PRNGKeyArray
 ) -> tuple[Values, Array]:
@@ -137,7 +143,7 @@ def solve_response(
         return policy(obs)[..., None, :]
 
     sign = ALGORITHMS[config.algo].response_eta
-    return solve(config, game, state, state.response, proposals, sign, config.pool // 4, numbers, key)
+    return solve(config, game, state, state.response, proposals, sign, config.pool // 8, numbers, key)
 
 
 def solve(
@@ -146,7 +152,7 @@ def solve(
 ) -> tuple[Values, Array]:  # fmt: skip
     """All gradient steps of an episode for one problem."""
     keys = jax.random.split(key, 3)
-    adversary = adversary_candidates(game.adversary, game.neutral, ALGORITHMS[config.algo].opponent)
+    adversary = adversary_candidates(game, ALGORITHMS[config.algo].opponent)
     starts = start_states(config, game, state.replay, pool, keys[0])
     rollouts = value_iteration.rollouts(
         game, state.model, values.target, starts, proposals, adversary, jnp.float32(sign), numbers,
@@ -158,14 +164,21 @@ def solve(
     )
 
 
-@functools.partial(jax.jit, static_argnames="config")
+@compiled("config")
 def judge(config: TrainConfig, game: Game, state: State, numbers: Numbers, key: PRNGKeyArray) -> dict[str, Array]:
-    """J^(o), J^(e), J^(p) of the chosen pair, and what both critics say about the start."""
+    """J^(o), J^(e), J^(p) of the chosen pair, what both critics say about the start, and the output policy's bound.
+
+    That bound is the lowest J^(p) that any episode's model and adversaries gave the policy: an estimate of one episode
+    is too high where its adversaries were weak, and a maximum over episodes would look for such episodes.
+    """
     pair = players(config, game, state.model, state.agent, state.response, numbers)
-    j = bounds(*pair, deployed(config, pair), key)
+    keys = jax.random.split(key)
+    j = bounds(*pair, deployed(config, pair), state.model, keys[0])
+    champion = pessimistic(state.output.policy, pair.response, deployed(config, pair), state.model, keys[1])
     origin = pair.policy.player.origin()
     return {
         "J_optimistic": j.optimistic, "J_expected": j.expected, "J_pessimistic": j.pessimistic,
+        "output_bound": jnp.minimum(state.output_bound, champion),
         "agent_value": value(game, state.agent.critic, origin, game.neutral),
         "response_value": value(game, state.response.critic, origin, game.neutral),
     }  # fmt: skip
@@ -181,7 +194,7 @@ def start_states(config: TrainConfig, game: Game, replay: Replay, n: int, key: P
     return jnp.concatenate([game.sample(keys[0], broad), seen])
 
 
-@functools.partial(jax.jit, static_argnames=("config", "explore"))
+@compiled("config", "explore", often=False)
 def play(
     config: TrainConfig, game: Game, state: State, numbers: Numbers, explore: bool, key: PRNGKeyArray
 ) -> tuple[Transitions, Array]:
@@ -210,7 +223,7 @@ def play(
     return transitions, rewards.sum()
 
 
-@functools.partial(jax.jit, static_argnames="config")
+@compiled("config")
 def learn(
     config: TrainConfig, state: State, transitions: Transitions, beta: Array, key: PRNGKeyArray
 ) -> tuple[State, dict]:
@@ -247,10 +260,16 @@ def episode(config: TrainConfig, game: Game, state: State, index: int) -> tuple[
         metrics |= selected
         pair = players(config, game, state.model, state.agent, state.response, n)
         state = state._replace(last=pair)
-        if metrics["J_pessimistic"] >= state.output_bound:  # eq:rhucrl:output
-            state = state._replace(output=pair, output_bound=selected["J_pessimistic"], output_episode=jnp.int32(index))
+        tie = TIE * unit(game)
+        if selected["J_pessimistic"] >= selected["output_bound"] - tie:  # eq:rhucrl:output
+            bound = selected["J_pessimistic"]
+            state = state._replace(output=pair, output_bound=bound, output_episode=jnp.int32(index))
+        else:
+            state = state._replace(output_bound=selected["output_bound"])
     transitions, earned = play(config, game, state, n, explore, keys[1])
     metrics["return"] = earned
     state, learned = learn(config, state, transitions, n.beta, keys[2])
     metrics |= learned | {"output_episode": state.output_episode}
+    if not explore:
+        metrics["output_bound"] = state.output_bound
     return state, {name: x.item() if hasattr(x, "item") else x for name, x in metrics.items()}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 VALIDATION = 0.1
+POISSON = np.exp(-1) * np.cumsum([1 / math.factorial(k) for k in range(8)])  # Poisson(1)'s distribution function
 
 
 class Transitions(NamedTuple):
@@ -48,7 +51,8 @@ def add(replay: Replay, new: Transitions, key: PRNGKeyArray) -> Replay:
     keys = jax.random.split(key)
     n, heads = new.obs.shape[0], replay.weight.shape[1]
     held_out = (jax.random.uniform(keys[0], (n,)) < VALIDATION).astype(jnp.float32)
-    weight = jax.random.poisson(keys[1], 1.0, (n, heads)).astype(jnp.float32) * (1 - held_out[:, None])
+    uniform = jax.random.uniform(keys[1], (n, heads, 1))
+    weight = (uniform > POISSON).sum(-1).astype(jnp.float32) * (1 - held_out[:, None])
 
     def put(old: Array, rows: Array) -> Array:
         return jax.lax.dynamic_update_slice_in_dim(old, rows, replay.size, 0)

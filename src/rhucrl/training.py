@@ -114,7 +114,7 @@ def with_room(state: State, capacity: int) -> State:
 def state_like(config: TrainConfig, episodes: int) -> State:
     """The shape of a checkpoint of a run of so many episodes."""
     config = dataclasses.replace(config, episodes=episodes)
-    return eqx.filter_eval_shape(protocol.initial, config, game_of(config))
+    return eqx.filter_eval_shape(protocol.fresh, config, game_of(config))
 
 
 def pair_like(config: TrainConfig) -> protocol.Pair:

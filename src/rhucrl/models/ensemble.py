@@ -158,7 +158,7 @@ def fit(
         i, heads, state, best, error, least, _ = carry
         (heads, state), losses = jax.lax.scan(step, (heads, state), jax.random.split(jax.random.fold_in(key, i), steps))
         error = validation(heads)
-        better = error < least
+        better = error <= least
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), heads, best)
         return i + 1, heads, state, best, error, jnp.minimum(least, error), losses.mean()
 

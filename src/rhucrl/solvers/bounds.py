@@ -12,19 +12,23 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.hallucination import hallucinate
+from rhucrl.models.prediction import Model
 from rhucrl.solvers.backup import slope
 from rhucrl.solvers.critic import Critic
 from rhucrl.solvers.policies import AdversaryPolicy, AgentPolicy
+from rhucrl.solvers.value_iteration import pick
 
-REPEATS = 1  # rollouts per estimate: the noise of the model is sampled
 MEMBERS = 3  # rollouts of sampled ensemble members for J^(e)
 STRAYS = 4  # adversaries that play a random candidate now and then, the deployed one's otherwise
 STRAYING = 0.2
 PESSIMIST, NOBODY, OPTIMIST, MEMBER = range(4)
 DEPLOYED, OWN, STRAY = -1, -2, -3
+
+Deployed = Callable[[Array, Array], Array]
+Lane = tuple[int, int]  # a rollout: what chooses its model, and its adversary (a number: that constant one)
 
 
 class Bounds(NamedTuple):
@@ -34,19 +38,39 @@ class Bounds(NamedTuple):
 
 
 def bounds(
-    policy: AgentPolicy, response: AdversaryPolicy, deployed: Callable[[Array, Array], Array], key: PRNGKeyArray
+    policy: AgentPolicy, response: AdversaryPolicy, deployed: Deployed, model: Model, key: PRNGKeyArray
 ) -> Bounds:
     """Estimates for (pi_t, pibar_t), where pibar_t is `deployed`."""
-    player = policy.player
-    game, model, beta = player.game, player.model, player.numbers.beta
+    constants = [(PESSIMIST, k) for k in range(len(policy.player.adversary))]
+    others = [(OPTIMIST, DEPLOYED), (NOBODY, DEPLOYED), *[(MEMBER, DEPLOYED)] * MEMBERS]
+    lanes = [*others, *attackers(policy), *constants]
+    total = rollouts(policy, response, deployed, model, lanes, key)
+    mean = total[1]
+    optimistic, pessimistic = jnp.maximum(total[0], mean), jnp.minimum(total[len(others) :].min(), mean)
+    return Bounds(optimistic, total[2 : len(others)].mean(), pessimistic)
+
+
+def pessimistic(
+    policy: AgentPolicy, response: AdversaryPolicy, deployed: Deployed, model: Model, key: PRNGKeyArray
+) -> Array:
+    """J^(p) of any policy in `model`, against the adversaries of this moment."""
+    return rollouts(policy, response, deployed, model, attackers(policy), key).min()
+
+
+def attackers(policy: AgentPolicy) -> list[Lane]:
+    """The pessimistic lanes whose adversaries answer to the state."""
+    strays = STRAYS if len(policy.player.adversary) > 1 and policy.player.game.scope == "step" else 0
+    return [(PESSIMIST, DEPLOYED), (PESSIMIST, OWN), *[(PESSIMIST, STRAY)] * strays]
+
+
+def rollouts(
+    policy: AgentPolicy, response: AdversaryPolicy, deployed: Deployed, model: Model, lanes: list[Lane],
+    key: PRNGKeyArray,
+) -> Float[Array, " lanes"]:  # fmt: skip
+    """The return of each lane."""
+    player, n = policy.player, len(lanes)
+    game, beta = player.game, player.numbers.beta
     own, constants = AdversaryPolicy(player), player.adversary
-    # A lane is a rollout: what chooses its model, and its adversary (a number: that constant one).
-    lanes = (
-        [(OPTIMIST, DEPLOYED)] * REPEATS + [(NOBODY, DEPLOYED)] + [(MEMBER, DEPLOYED)] * MEMBERS
-        + [(PESSIMIST, DEPLOYED)] * REPEATS + [(PESSIMIST, OWN)] * REPEATS
-        + [(PESSIMIST, STRAY - i) for i in range(STRAYS if len(constants) > 1 and game.scope == "step" else 0)]
-        + [(PESSIMIST, k) for k in range(len(constants))]
-    )  # fmt: skip
     chooser, who = jnp.array(lanes).T[..., None]
 
     def slopes(critic: Critic, obs: Array, adversary: Array) -> Array:
@@ -54,21 +78,19 @@ def bounds(
             return slope(game, critic, obs, constants)[:, 0]
         return jax.vmap(lambda o, abar: slope(game, critic, o, abar[None])[0])(obs, adversary)
 
-    def step(carry: tuple[Array, Array], key: PRNGKeyArray):
+    def step(carry: tuple[Array, Array], drawn: tuple[Array, Array]):
         obs, alive = carry
-        keys = jax.random.split(key, 5)
+        (straying, anywhere, luck, whose), noise = drawn
         action = policy(obs)
         adversary = jnp.where(who == OWN, own(obs, action), deployed(obs, action))
-        stray = (who <= STRAY) & (jax.random.uniform(keys[3], who.shape) < STRAYING)
-        anything = jax.random.randint(keys[4], who.shape, 0, len(constants))
-        fixed = constants[jnp.where(stray, anything, jnp.maximum(who, 0))[:, 0]]
+        stray = (who == STRAY) & (straying[:, None] < STRAYING)
+        fixed = constants[jnp.where(stray[:, 0], pick(anywhere, len(constants)), jnp.maximum(who[:, 0], 0))]
         adversary = jnp.where(stray | (who >= 0), fixed, adversary)
         probability, outcomes = game.execute(action, adversary)
-        outcome = jax.random.categorical(keys[0], jnp.log(probability), shape=(len(lanes),))
+        outcome = (luck[:, None] > jnp.cumsum(probability)[:-1]).sum(-1)
         executed = jnp.take_along_axis(outcomes, outcome[None, :, None], 0)[0]
         prediction = model.predict(obs, executed, adversary)
-        mean, std = model.member(obs, executed, adversary, jax.random.randint(keys[1], (len(lanes),), 0, model.members))
-        noise = jax.random.normal(keys[2], obs.shape)
+        mean, std = model.member(obs, executed, adversary, pick(whose, model.members))
         mine, theirs = (slopes(critic, obs, adversary) for critic in (player.critic, response.player.critic))
         eta = jnp.where(chooser == OPTIMIST, jnp.sign(mine), jnp.where(chooser == PESSIMIST, -jnp.sign(theirs), 0.0))
         plausible = hallucinate(prediction, eta, beta, noise)
@@ -76,14 +98,8 @@ def bounds(
         reward = alive * game.reward(obs, executed, adversary, following)
         return (following, alive * (1 - game.terminated(following))), reward
 
-    origin = jnp.tile(player.origin(), (len(lanes), 1))
-    _, rewards = jax.lax.scan(step, (origin, jnp.ones(len(lanes))), jax.random.split(key, game.horizon))
-    total = rewards.sum(0)
-
-    def mean_of(lane: tuple[int, int]) -> Array:
-        return jnp.stack([total[i] for i, other in enumerate(lanes) if other == lane]).mean()
-
-    mean = mean_of((NOBODY, DEPLOYED))
-    pessimistic = [mean] + [mean_of(lane) for lane in dict.fromkeys(lanes) if lane[0] == PESSIMIST]
-    optimistic = jnp.maximum(mean_of((OPTIMIST, DEPLOYED)), mean)
-    return Bounds(optimistic, mean_of((MEMBER, DEPLOYED)), jnp.stack(pessimistic).min())
+    origin = jnp.tile(player.origin(), (n, 1))
+    keys = jax.random.split(key)
+    draws = jax.random.uniform(keys[0], (game.horizon, 4, n))
+    noises = jax.random.normal(keys[1], (game.horizon, *origin.shape))
+    return jax.lax.scan(step, (origin, jnp.ones(n)), (draws, noises))[1].sum(0)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from rhucrl.envs.game import Box
+from rhucrl.envs.game import Box, Game
 
 
 def lattice(size: int, points: int) -> Float[Array, "n size"]:
@@ -25,8 +25,14 @@ def agent_candidates(box: Box, points: int) -> Float[Array, "n q"]:
     return box.place(lattice(box.size, points))
 
 
-def adversary_candidates(box: Box, neutral: Array, opponent: bool) -> Float[Array, "n qbar"]:
-    """The adversary's choices: a singleton (`opponent=False`) makes RH-UCRL the H-UCRL algorithm."""
+def adversary_candidates(game: Game, opponent: bool) -> Float[Array, "n qbar"]:
+    """The adversary's choices: a singleton (`opponent=False`) makes RH-UCRL the H-UCRL algorithm.
+
+    Extremes are nearly always the worst that a step can bring; a value for a whole episode may be worst inside.
+    """
+    box = game.adversary
     if not opponent:
-        return neutral[None]
+        return game.neutral[None]
+    if game.scope == "step":
+        return box.place(lattice(box.size, 3 if box.size == 1 else 2))
     return box.place(lattice(1, 5) if box.size == 1 else vertices_and_centre(box.size))

@@ -41,14 +41,18 @@ class Player(eqx.Module):
         adversary = jnp.broadcast_to(self.adversary, (*pairs, self.adversary.shape[-1]))
         probability, executed = game.execute(agent, adversary)
         s = jnp.broadcast_to(obs[..., None, None, :], (*executed.shape[:-1], obs.shape[-1]))
-        total, weight = jnp.zeros(executed.shape[:-1]), jnp.ones(executed.shape[:-1])
-        for _ in range(HOLD if executed.shape[0] == 1 else 1):
+
+        def step(_: int, carry: tuple[Array, Array, Array]):
+            s, total, weight = carry
             prediction = self.model.predict(s, executed, adversary)
             eta = choose_eta(game, prediction, gradient[..., None, :, :], self.sign, numbers.beta)
-            following = game.project(hallucinate(prediction, eta, numbers.beta, jnp.zeros_like(s)))
+            following = game.project(hallucinate(prediction, eta, numbers.beta, None))
             total = total + weight * game.reward(s, executed, adversary, following)
-            weight = weight * numbers.discount * (1 - game.terminated(following))
-            s = following
+            return following, total, weight * numbers.discount * (1 - game.terminated(following))
+
+        zero = jnp.zeros(executed.shape[:-1])
+        steps = HOLD if executed.shape[0] == 1 else 1
+        s, total, weight = jax.lax.fori_loop(0, steps, step, (s, zero, zero + 1))
         return jnp.tensordot(probability, total + weight * value(game, self.critic, s, self.adversary), 1)
 
 

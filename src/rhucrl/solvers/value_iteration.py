@@ -68,20 +68,21 @@ def rollouts(
 ) -> Pool:  # fmt: skip
     """Rollouts of the hallucinated model under its own max-min play, wandering off now and then."""
     weights = stateless(game, critic, game.observe(game.reset(key)), adversary)
+    keys = jax.random.split(key)
+    draws = jax.random.uniform(keys[0], (4, length, starts.shape[0]))  # at once: random bits are slow to compile
+    noises = jax.random.normal(keys[1], (length, *starts.shape))
 
-    def step(obs: Array, key: PRNGKeyArray):
-        keys = jax.random.split(key, 5)
+    def step(obs: Array, drawn: tuple[Array, Array]):
+        (stray, anywhere, lasting, luck), noise = drawn
         considered = consider(game, model, obs, proposals(obs), adversary)
         gradient = slope(game, critic, obs, adversary)
-        noise = jax.random.normal(keys[0], obs.shape)
         q = look_ahead(game, critic, considered, adversary, gradient, sign, numbers, noise)
         a, k, _ = settle(game, q, weights)
         if game.scope == "episode":
-            k = jax.random.randint(keys[4], k.shape, 0, adversary.shape[0])
+            k = pick(lasting, adversary.shape[0])
         pairs = q.shape[-2] * q.shape[-1]
-        strays = jax.random.uniform(keys[1], a.shape) < WANDER
-        taken = jnp.where(strays, jax.random.randint(keys[2], a.shape, 0, pairs), a * q.shape[-1] + k)
-        outcome = jax.random.categorical(keys[3], jnp.log(considered.probability), shape=a.shape)
+        taken = jnp.where(stray < WANDER, pick(anywhere, pairs), a * q.shape[-1] + k)
+        outcome = (luck[:, None] > jnp.cumsum(considered.probability)[:-1]).sum(-1)
         chosen = jax.tree.map(lambda x: at_pair(at_outcome(x, outcome), taken), considered.prediction)
         lasting = (taken % q.shape[-1] % gradient.shape[-2])[..., None, None]
         gradient = jnp.take_along_axis(gradient, lasting, -2)[..., 0, :]
@@ -89,10 +90,15 @@ def rollouts(
         following = game.project(hallucinate(chosen, eta, numbers.beta, noise))
         return following, (obs, considered, jnp.where(game.terminated(following), -1, taken))
 
-    _, (obs, considered, taken) = jax.lax.scan(step, starts, jax.random.split(key, length))
+    _, (obs, considered, taken) = jax.lax.scan(step, starts, (draws.swapaxes(0, 1), noises))
     # Scanned axes are (l, o, n, ...); a pool is drawn from by trajectory, so (n, l, o, ...).
     prediction, reward = jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), (considered.prediction, considered.reward))
     return Pool(obs.swapaxes(0, 1), Considered(prediction, reward, considered.probability[0]), taken.T)
+
+
+def pick(uniform: Array, n: int) -> Int[Array, "*b"]:
+    """One of n things for every uniform number."""
+    return jnp.minimum((uniform * n).astype(int), n - 1)
 
 
 def towards(slow: Critic, fast: Critic, rate: Array) -> Critic:
@@ -109,9 +115,8 @@ def at_pair(x: Float[Array, "*b a k p"], pair: Int[Array, "*b"]) -> Float[Array,
     return jnp.take_along_axis(flat, pair[..., None, None], -2)[..., 0, :]
 
 
-def draw(pool: Pool, batch: int, key: PRNGKeyArray) -> tuple[Array, Considered, Array]:
+def rows(pool: Pool, index: Int[Array, " batch"]) -> tuple[Array, Considered, Array]:
     """Trajectories of the pool, with the outcomes' axis in front again."""
-    index = jax.random.randint(key, (batch,), 0, pool.obs.shape[0])
     rows = (pool.considered.prediction, pool.considered.reward)
     prediction, reward = jax.tree.map(lambda x: jnp.moveaxis(x[index], 2, 0), rows)
     return pool.obs[index], Considered(prediction, reward, pool.considered.probability), pool.taken[index]
@@ -148,12 +153,14 @@ def improve(
     low, high = game.reward_range
     lasting = adversary[: 1 if game.scope == "step" else None]
     origin = game.observe(game.reset(key))
+    keys = jax.random.split(key)
+    batches = jax.random.randint(keys[0], (updates, batch), 0, pool.obs.shape[0])
+    noises = jax.random.normal(keys[1], (updates, batch, *pool.obs.shape[1:]))
 
-    def update(values: Values, key: PRNGKeyArray):
-        keys = jax.random.split(key)
-        obs, considered, taken = draw(pool, batch, keys[0])
+    def update(values: Values, drawn: tuple[Array, Array]):
+        index, noise = drawn
+        obs, considered, taken = rows(pool, index)
         gradient = slope(game, values.target, obs, adversary)
-        noise = jax.random.normal(keys[1], obs.shape)
         q = look_ahead(game, values.target, considered, adversary, gradient, sign, numbers, noise)
         best = settle(game, q, stateless(game, values.target, origin, adversary))
         reward = jnp.tensordot(considered.probability, considered.reward, 1)
@@ -168,5 +175,5 @@ def improve(
         average = towards(values.average, critic, numbers.average_rate)
         return Values(critic, target, average, state), error
 
-    values, errors = jax.lax.scan(update, values, jax.random.split(key, updates))
+    values, errors = jax.lax.scan(update, values, (batches, noises))
     return values, errors.mean()

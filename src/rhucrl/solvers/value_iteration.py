@@ -67,7 +67,7 @@ def rollouts(
     adversary: Float[Array, "k qbar"], sign: Array, numbers: Numbers, length: int, key: PRNGKeyArray,
 ) -> Pool:  # fmt: skip
     """Rollouts of the hallucinated model under its own max-min play, wandering off now and then."""
-    weights = stateless(game, critic, game.observe(game.reset(key)), adversary)
+    weights = stateless(game, critic, game.starts(key, 1)[0], adversary)
 
     def step(obs: Array, key: PRNGKeyArray):
         keys = jax.random.split(key, 5)
@@ -147,7 +147,7 @@ def improve(
     """`updates` gradient steps towards the max-min returns; also the mean squared error, in critic units."""
     low, high = game.reward_range
     lasting = adversary[: 1 if game.scope == "step" else None]
-    origin = game.observe(game.reset(key))
+    origin = game.starts(key, 1)[0]
 
     def update(values: Values, key: PRNGKeyArray):
         keys = jax.random.split(key)

@@ -1,0 +1,391 @@
+"""The robots: rewards and ends known exactly, an adversary that does what it says, and nothing else changed."""
+
+import json
+import time
+
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from rhucrl.envs import STRENGTH, make
+from rhucrl.envs.disturbances import Forces, Masses
+from rhucrl.envs.face import AdversaryView, AgentView
+from rhucrl.envs.robots import ROBOTS
+from rhucrl.errors import SimulationError, UsageError
+
+FLYING = ("half-cheetah", "hopper", "walker")
+FALLING = ("hopper", "inverted-pendulum", "walker")
+SETTINGS = [
+    {"setting": "none"},
+    {"setting": "adversarial"},
+    {"setting": "adversarial", "scope": "episode"},
+    {"setting": "action"},
+    {"setting": "action", "mixture": "probabilistic"},
+    {"setting": "parameter"},
+    {"setting": "parameter", "scope": "step"},
+]
+PHYSICAL = "ignore:.*symmetric and normalized space:UserWarning"
+ONE_POINT = "ignore:.*maximum and minimum values are equal:UserWarning"
+
+
+def simulator(env):
+    return env.system.simulator.env.unwrapped
+
+
+def played(env, steps, hold=5, seed=0):
+    """Random steps, one row each of (obs, executed, adversary, next obs, reward, terminated)."""
+    generator, rows = np.random.default_rng(seed), []
+    adversary = env.boxes["adversary"]
+    obs, _ = env.reset(seed=seed)
+    for t in range(steps):
+        if t % hold == 0:
+            agent = generator.uniform(env.boxes["agent"].low, env.boxes["agent"].high)
+            against = generator.uniform(adversary.low, adversary.high)
+        following, reward, terminated, truncated, info = env.step({"agent": agent, "adversary": against})
+        rows.append((obs, info["executed_action"], against, following, reward, terminated))
+        obs = following
+        if terminated or truncated:
+            held = generator.uniform(adversary.low, adversary.high).astype(np.float32)
+            obs, _ = env.reset(options={"adversary": held} if env.game.scope == "episode" else None)
+    return [np.stack(column) for column in zip(*rows, strict=True)]
+
+
+@pytest.mark.parametrize("setting", ("none", "adversarial", "parameter", "action"))
+@pytest.mark.parametrize("name", ROBOTS)
+def test_reward_and_end_are_known_exactly(name, setting):
+    env = make(name, setting, horizon=100)
+    *transitions, reward, terminated = played(env, 1000)
+    with jax.enable_x64(True):
+        known = np.asarray(env.game.reward(*map(jnp.asarray, transitions)))
+        ends = np.asarray(env.game.terminated(jnp.asarray(transitions[3])))
+        compiled = np.asarray(jax.jit(lambda *x: env.game.reward(*x))(*map(jnp.asarray, transitions)))
+    last_bit = 5e-16 if name == "reacher" else 0.0  # of a norm that BLAS computes: zero where it is fused as in XLA
+    np.testing.assert_allclose(known, reward, rtol=0, atol=last_bit)
+    np.testing.assert_allclose(compiled, reward, rtol=0, atol=5e-16)
+    np.testing.assert_array_equal(ends, terminated)
+    assert terminated.any() == (name in FALLING)
+    rough = env.game.reward(*(jnp.asarray(x, jnp.float32) for x in transitions))
+    np.testing.assert_allclose(rough, reward, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ("half-cheetah", "swimmer", "walker"))
+def test_the_native_velocity_does_not_determine_the_reward(name):
+    """Why the observation has a mean velocity of its own."""
+    env = make(name)
+    *transitions, reward, _ = played(env, 300)
+    native = transitions[3].copy()
+    native[:, 0] = native[:, -simulator(env).model.nv]
+    wrong = env.game.known_reward(*transitions[:3], native)
+    assert np.abs(wrong - reward).max() > 0.05
+
+
+NEUTRAL = [{"setting": "none"}, {"setting": "adversarial"}, {"setting": "parameter"}]
+NEUTRAL += [{"setting": "action", "strength": 0.0}, {"setting": "parameter", "scope": "step"}]
+
+
+@pytest.mark.parametrize("options", NEUTRAL, ids=str)
+@pytest.mark.parametrize("name", ROBOTS)
+def test_a_neutral_adversary_changes_nothing_bit_for_bit(name, options):
+    env, base = make(name, **options), gym.make(ROBOTS[name].gymnasium, disable_env_checker=True).unwrapped
+    generator, space = np.random.default_rng(1), env.boxes["agent"]
+    for seed in (3, None):  # an episode after another goes on with the same generator
+        env.reset(seed=seed)
+        base.reset(seed=seed)
+        for _ in range(40):
+            action = generator.uniform(space.low, space.high).astype(np.float32)
+            obs, reward, terminated, *_ = env.step({"agent": action, "adversary": env.neutral})
+            native, native_reward, native_terminated, *_ = base.step(action)
+            assert (reward, terminated) == (native_reward, native_terminated)
+            np.testing.assert_array_equal(simulator(env).data.qpos, base.data.qpos)
+            np.testing.assert_array_equal(simulator(env).data.qvel, base.data.qvel)
+            seen = obs if ROBOTS[name].hidden == 0 else np.concatenate([base.data.qpos, base.data.qvel])
+            np.testing.assert_array_equal(seen, native if ROBOTS[name].hidden == 0 else base.state_vector())
+            if terminated:
+                break
+
+
+def test_actions_are_clipped_before_they_cost():
+    env = make("half-cheetah")
+    env.reset(seed=0)
+    following, reward, *_, info = env.step({"agent": np.full(6, 7.0), "adversary": env.neutral})
+    np.testing.assert_array_equal(info["executed_action"], np.ones(6))
+    assert reward == following[0] - 0.1 * 6
+
+
+def test_in_the_action_setting_the_mixture_costs():
+    env = make("reacher", "action", strength=0.5)
+    env.reset(seed=0)
+    still, push = np.zeros(2), np.ones(2)
+    following, reward, *_, info = env.step({"agent": still, "adversary": push})
+    np.testing.assert_array_equal(info["executed_action"], np.full(2, 0.5))
+    assert reward == pytest.approx(-np.linalg.norm(following[8:10]) - 0.5)
+
+
+def centre_velocity(model, data):
+    mujoco.mj_subtreeVel(model, data)
+    return data.subtree_linvel[0].copy()
+
+
+@pytest.mark.parametrize("axis", (0, 1), ids="xz")
+@pytest.mark.parametrize("name", FLYING)
+def test_a_force_moves_the_centre_of_mass_by_f_dt_over_m(name, axis):
+    env = make(name, "adversarial")
+    change = {}
+    for force in (0.0, 10.0):
+        env.reset(seed=0)
+        inner = simulator(env)
+        position = inner.data.qpos.copy()
+        position[1] += 50  # far above the ground
+        inner.set_state(position, np.zeros(inner.model.nv))
+        against = np.zeros(env.boxes["adversary"].shape)
+        against[axis] = force
+        before = centre_velocity(inner.model, inner.data)
+        env.step({"agent": np.zeros(env.boxes["agent"].shape), "adversary": against})
+        mujoco.mj_forward(inner.model, inner.data)
+        change[force] = (centre_velocity(inner.model, inner.data) - before)[(0, 2)[axis]]
+    expected = 10 * inner.dt / inner.model.body_mass.sum()
+    assert change[10.0] - change[0.0] == pytest.approx(expected, rel=5e-3)
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_forces_have_no_effect_out_of_the_plane(name):
+    env, row = make(name, "adversarial"), ROBOTS[name]
+    out = Forces(row.bodies[0], "y" if "z" in row.axes else "z")
+    ends = []
+    for force in (0.0, 10.0):
+        env.reset(seed=0)
+        for _ in range(20):
+            out.apply(simulator(env), np.array([force]))
+            simulator(env).step(np.full(env.boxes["agent"].shape, 0.3))
+        ends.append(simulator(env).state_vector())
+    np.testing.assert_allclose(*ends, rtol=0, atol=1e-9)
+
+
+def test_forces_are_overwritten_and_cleared():
+    env = make("half-cheetah", "adversarial")
+    env.reset(seed=0)
+    push = np.arange(6.0)
+    env.step({"agent": np.zeros(6), "adversary": push})
+    torso, back, front = (simulator(env).data.body(name).xfrc_applied for name in ("torso", "bfoot", "ffoot"))
+    np.testing.assert_array_equal([torso[[0, 2]], back[[0, 2]], front[[0, 2]]], push.reshape(3, 2))
+    env.step({"agent": np.zeros(6), "adversary": env.neutral})
+    assert not simulator(env).data.xfrc_applied.any()
+    env.step({"agent": np.zeros(6), "adversary": push})
+    env.reset()
+    assert not simulator(env).data.xfrc_applied.any()
+
+
+def test_a_force_beyond_the_strength_is_clipped():
+    env = make("hopper", "adversarial", strength=3.0)
+    np.testing.assert_array_equal(env.boxes["adversary"].high, [3, 3])
+    env.reset(seed=0)
+    env.step({"agent": np.zeros(3), "adversary": np.array([50.0, -50.0])})
+    np.testing.assert_array_equal(simulator(env).data.body("torso").xfrc_applied[[0, 2]], [3, -3])
+
+
+def model_arrays(model):
+    names = [name for name in dir(model) if not name.startswith("_")]
+    arrays = {name: getattr(model, name) for name in names if isinstance(getattr(model, name, None), np.ndarray)}
+    return {name: array.copy() for name, array in arrays.items()}
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_masses_scale_from_the_nominal_and_restore_bit_for_bit(name):
+    env, row = make(name, "parameter"), ROBOTS[name]
+    env.reset(seed=0)
+    inner, masses = simulator(env), Masses(row.bodies[0], *row.masses)
+    before, state = model_arrays(inner.model), inner.state_vector()
+    nominal = inner.model.body(row.bodies[0]).mass[0]
+    for value in (0.7, 0.7, 1.3):
+        masses.apply(inner, np.array([value]))
+        assert inner.model.body(row.bodies[0]).mass[0] == nominal * value
+        np.testing.assert_array_equal(inner.state_vector(), state)  # the live state is not touched
+        assert not np.array_equal(inner.model.dof_invweight0, before["dof_invweight0"])  # contacts know of it
+    masses.apply(inner, np.ones(1))
+    for field, array in model_arrays(inner.model).items():
+        np.testing.assert_array_equal(array, before[field], err_msg=field)
+
+
+def test_an_episodes_mass_does_not_reach_the_next_reset():
+    def first(mass):
+        env = make("half-cheetah", "parameter")
+        env.reset(seed=0, options={"adversary": np.array([mass])})
+        for _ in range(5):
+            env.step({"agent": np.ones(6), "adversary": env.neutral})
+        env.reset(seed=4)
+        return env.step({"agent": np.ones(6), "adversary": env.neutral})[0]
+
+    np.testing.assert_array_equal(first(0.3), first(1.0))
+
+
+def test_mass_changes_the_motion_but_hardly_reachers():
+    def end(name, mass):
+        env = make(name, "parameter")
+        env.reset(seed=0, options={"adversary": np.array([mass])})
+        for _ in range(20):
+            obs = env.step({"agent": np.full(env.boxes["agent"].shape, 0.5), "adversary": env.neutral})[0]
+        return obs
+
+    assert np.abs(end("swimmer", 0.5) - end("swimmer", 1.0)).max() > 0.1
+    assert np.abs(end("reacher", 0.01) - end("reacher", 1.0)).max() < 0.01
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_the_range_of_masses_is_the_documented_one(name):
+    box = make(name, "parameter").boxes["adversary"]
+    assert (box.low[0], box.high[0]) == pytest.approx((0.5, 1.5) if name == "swimmer" else (0.001, 2), abs=1e-7)
+    half = make(name, "parameter", strength=0.5).boxes["adversary"]
+    assert half.high[0] == pytest.approx(1 + (box.high[0] - 1) / 2)
+
+
+@pytest.mark.parametrize("where", ("qpos", "qvel"))
+def test_a_blow_up_is_an_error_and_no_reset(where, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    env = make("hopper", "adversarial")
+    env.reset(seed=0)
+    getattr(simulator(env).data, where)[:] = 1e12
+    with pytest.raises(SimulationError, match="weaker adversary"):
+        env.step({"agent": np.zeros(3), "adversary": env.neutral})
+    assert not list(tmp_path.iterdir())  # MuJoCo would leave a log
+    env.reset(seed=0)
+    env.step({"agent": np.zeros(3), "adversary": env.neutral})
+
+
+def test_probabilistic_mixing_is_reproducible_and_has_its_share():
+    env = make("swimmer", "action", strength=0.3, mixture="probabilistic")
+
+    def executed(seed):
+        env.reset(seed=seed)
+        players = {"agent": np.ones(2), "adversary": -np.ones(2)}
+        return [env.step(players)[-1]["executed_action"][0] for _ in range(600)]
+
+    first = executed(0)
+    assert set(first) == {-1.0, 1.0}
+    assert np.mean(np.array(first) < 0) == pytest.approx(0.3, abs=0.06)
+    assert executed(0) == first != executed(1)
+
+
+@pytest.mark.parametrize("options", [SETTINGS[1], SETTINGS[4], SETTINGS[5]], ids=str)
+@pytest.mark.parametrize("name", ROBOTS)
+def test_resumes_exactly(name, options):
+    env, other = make(name, **options, horizon=12), make(name, **options, horizon=12)
+
+    def play(env, rows):
+        env.action_space.seed(5)
+        for _ in range(10):
+            obs, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+            rows.append((*obs, reward))
+            if terminated or truncated:
+                rows.append((*env.reset()[0], 0.0))
+        return rows
+
+    held = {"adversary": env.boxes["adversary"].low} if env.game.scope == "episode" else {}
+    env.reset(seed=3, options=held)
+    for _ in range(3):
+        obs, *_ = env.step({"agent": env.boxes["agent"].high / 9, "adversary": env.neutral})
+    saved = json.loads(json.dumps(env.get_state(), default=np.ndarray.tolist))
+    expected = play(env, [])
+    other.reset(seed=99)
+    np.testing.assert_array_equal(other.set_state(saved), obs)
+    assert play(other, []) == expected
+
+
+def test_unseeded_environments_differ():
+    assert not np.array_equal(make("swimmer").reset()[0], make("swimmer").reset()[0])
+
+
+@pytest.mark.filterwarnings(PHYSICAL, ONE_POINT)
+@pytest.mark.parametrize("options", SETTINGS, ids=str)
+@pytest.mark.parametrize("name", ROBOTS)
+def test_gymnasium_accepts_robots_and_their_views(name, options):
+    env = make(name, **options, horizon=20)
+    for face in (env, AgentView(env), AdversaryView(env, lambda obs: np.zeros(env.boxes["agent"].shape))):
+        check_env(face, skip_render_check=True)
+
+
+TABLE = {
+    "half-cheetah": (18, 6, 6, 1000, 0.05),
+    "hopper": (12, 3, 2, 1000, 0.008),
+    "inverted-pendulum": (4, 1, 2, 1000, 0.04),
+    "reacher": (10, 2, 2, 50, 0.02),
+    "swimmer": (10, 2, 2, 1000, 0.04),
+    "walker": (18, 6, 2, 1000, 0.008),
+}
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_the_table(name):
+    env = make(name, "adversarial")
+    sizes = (env.game.observation.size, env.game.agent.size, env.game.adversary.size, env.game.horizon)
+    assert (*sizes, pytest.approx(simulator(env).dt)) == TABLE[name]
+    assert env.game.scale.shape == (sizes[0],)
+    np.testing.assert_array_equal(env.boxes["adversary"].high, np.full(sizes[2], 10))
+    options = env.game.options()
+    assert make(options.pop("env"), **options).game.options() == env.game.options()
+
+
+def test_starts_are_observations_at_reset():
+    env = make("reacher")
+    starts = np.asarray(env.game.starts(jax.random.key(0), 200))
+    assert starts.shape == (200, 10)
+    assert 32 < len(np.unique(starts, axis=0)) <= 64
+    first = np.float32(env.reset(seed=0)[0])
+    assert (starts == first).all(-1).any()
+    pendulum = make("pendulum").game
+    np.testing.assert_array_equal(pendulum.starts(jax.random.key(0), 3), [pendulum.observe(pendulum.reset(None))] * 3)
+
+
+def test_a_model_is_given_what_the_next_observation_depends_on():
+    def size(**options):
+        game = make("hopper", **options).game
+        return game.model_input(jnp.zeros((5, 12)), jnp.zeros(3), jnp.zeros(game.adversary.size)).shape
+
+    assert size(setting="none") == size(setting="action") == (5, 15)
+    assert size(setting="adversarial") == (5, 17)
+    assert size(setting="parameter") == (5, 16)
+
+
+@pytest.mark.parametrize("setting", STRENGTH["robot"])
+def test_nominal_games_have_an_adversary_of_no_strength(setting):
+    game = make("hopper", setting).game.nominal()
+    box = game.agent if setting == "action" else game.adversary
+    executed = game.execute(jnp.ones(3), -jnp.ones(3)) if setting == "action" else None
+    if executed is not None:
+        np.testing.assert_array_equal(executed.action[0], jnp.ones(3))
+    else:
+        np.testing.assert_array_equal(box.low, box.high)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "cheetah"}, "'half-cheetah'"),
+        ({"setting": "adversarial", "strength": -1.0}, "nearest valid value is 0"),
+        ({"setting": "adversarial", "strength": float("inf")}, "not finite"),
+        ({"setting": "action", "strength": 1.0}, r"\[0, 1\).*0.99"),
+        ({"setting": "parameter", "strength": 1.5}, r"\[0, 1\].*is 1"),
+        ({"reward": "sparse"}, "one reward"),
+        ({"action_cost": 0.1}, "one reward"),
+    ],
+    ids=str,
+)
+def test_mistakes_are_named_with_their_remedy(options, message):
+    with pytest.raises(UsageError, match=message):
+        make(**({"name": "hopper"} | options))
+
+
+def test_a_thousand_steps_with_two_policies_are_cheap():
+    env = make("half-cheetah", "adversarial")
+    agent, adversary = np.full(6, 0.1), np.ones(6)
+    costs = []
+    for _ in range(3):  # other processes may disturb one of them
+        env.reset(seed=0)
+        start = time.process_time()
+        for _ in range(1000):
+            env.step({"agent": agent, "adversary": adversary})
+        costs.append(time.process_time() - start)
+    assert min(costs) < 0.3

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+import os
+import sys
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from rhucrl.envs.robots import ROBOTS
@@ -63,7 +66,14 @@ def make(
     of the robots 10 newtons (action 0.3; parameter 1, the whole range of masses). Scope: `step` (parameter:
     `episode`). Mixture: `noisy` (setting action only). Action cost: 0.001 (sparse reward 0.05), of the pendulum only.
     Horizon: 200 steps of the pendulum, 50 of the reacher, 1000 of the others.
+
+    `module:function` names an environment of your own: what the function returns, wrapped in the setting unless it
+    has been wrapped already.
     """
+    if ":" in name:
+        from rhucrl.envs.own import adopt
+
+        return adopt(name, imported(name), setting, strength, scope, mixture, horizon)
     demand_member("environment", name, NAMES)
     demand_member("setting", setting, Setting)
     demand_member("reward", reward, Reward)
@@ -105,6 +115,22 @@ def make(
             action_cost=float(action_cost),
         )
     )
+
+
+def imported(name: str) -> Any:
+    """What the function of `module:function` returns; the module may lie in the current folder."""
+    module, _, function = name.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        maker = getattr(importlib.import_module(module), function, None)
+    except Exception as error:
+        told = f"{module!r} cannot be imported ({type(error).__name__}: {error})"
+        raise UsageError(f"{told}: repair it, or name a module of this folder") from None
+    finally:
+        sys.path.pop(0)
+    if not callable(maker):
+        raise UsageError(f"{module!r} has no function {function!r}: name one that returns the environment")
+    return maker()
 
 
 def demand_member(kind: str, given: Any, choices: Any) -> None:

@@ -19,7 +19,7 @@ AXES = "xyz"
 
 
 class Disturbance(Protocol):
-    """`apply` is called before every step and, with the neutral value, before every reset."""
+    """`apply` is called before every step and, with the neutral value, before every reset but the first."""
 
     box: tuple[Any, Any]
     """The lowest and the highest value at strength 1; the strength scales both about the neutral one."""

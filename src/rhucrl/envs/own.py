@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -171,13 +172,14 @@ def wrap(
             raise UsageError(f'{what}={function!r} is neither a function nor "learned": give one of them')
     if setting in ("adversarial", "parameter"):
         disturbance = disturbance or _first_body(env, setting)
-        disturbance.apply(env, np.asarray(disturbance.neutral))
     elif disturbance is not None:
         raise UsageError(f"setting {setting!r} has no disturbance: leave it out, or choose setting='adversarial'")
     given = strength if strength is not None else _strength(setting, disturbance)
     demand_strength("own", setting, given)
     simulator = Simulator(env)
     survey = _survey(simulator)
+    if disturbance is not None:
+        disturbance.apply(env, np.asarray(disturbance.neutral))  # a mistake in it is told now
     low, high = survey.rewards.min(), survey.rewards.max()
     generous = max(high - low, abs(high), abs(low), 1e-3)
     space: Any = env.observation_space
@@ -188,6 +190,20 @@ def wrap(
         scale=np.where(survey.obs.std(0) > 1e-6, survey.obs.std(0), 1.0),
         rewards=reward_range or (low - 5 * generous, high + 5 * generous), starts=survey.starts,
     )  # fmt: skip
+
+
+def adopt(
+    name: str, env: Any, setting: Setting, strength: float | None, scope: Scope | None, mixture: Mixture | None,
+    horizon: int | None,
+) -> ZeroSumEnv:  # fmt: skip
+    """A user's environment under the name by which it can be made again."""
+    if not isinstance(env, gym.Env):
+        raise UsageError(f"{name} gave a {type(env).__name__}, not a Gymnasium environment: return one")
+    if not isinstance(env, ZeroSumEnv):
+        return wrap(env, setting, strength, scope=scope, mixture=mixture, horizon=horizon, name=name)
+    if isinstance(env.game, HostGame):
+        env.game = dataclasses.replace(env.game, name=name)
+    return env
 
 
 def _assemble(

@@ -17,6 +17,7 @@ import tyro
 from tyro.conf import Positional, Suppress, arg
 
 from rhucrl.algorithms import ALGORITHMS
+from rhucrl.cli_envs import CheckEnv, RunFolder, Video
 from rhucrl.config import TrainConfig
 from rhucrl.envs import ENVIRONMENTS, HORIZON, NAMES, STRENGTH, Mixture, Reward, Scope, Setting
 from rhucrl.errors import DiskError, SimulationError, UsageError, unknown
@@ -30,7 +31,6 @@ SETTINGS: dict[Setting, str] = {
     "action": "a share of the agent's action (--mixture noisy), or all of it now and then (probabilistic)",
     "parameter": "a body's mass, once per episode",
 }
-RunFolder = Annotated[Path, Positional, arg(metavar="RUN")]
 
 
 @dataclass(frozen=True)
@@ -236,6 +236,8 @@ COMMANDS = {
     "attack": Attack,
     "list": List,
     "oracle": Oracle,
+    "check-env": CheckEnv,
+    "video": Video,
     "demo": Demo,
 }
 

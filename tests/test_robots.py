@@ -72,6 +72,21 @@ def test_reward_and_end_are_known_exactly(name, setting):
     np.testing.assert_allclose(rough, reward, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ("hopper", "walker"))
+def test_health_is_gymnasiums_also_where_random_steps_do_not_get(name):
+    env, generator = make(name), np.random.default_rng(0)
+    env.reset(seed=0)
+    inner, outcomes = simulator(env), []
+    for _ in range(400):
+        position, speed = inner.init_qpos.copy(), generator.normal(size=inner.model.nv) * 40
+        position[1], position[2] = generator.uniform(0.6, 2.1), generator.normal() * 0.3
+        inner.set_state(position, speed)
+        obs = np.concatenate([speed[:1], position[1:], speed])
+        outcomes.append(inner.is_healthy)
+        assert ROBOTS[name].health(obs) == inner.is_healthy
+    assert 20 < sum(outcomes) < 380
+
+
 @pytest.mark.parametrize("name", ("half-cheetah", "swimmer", "walker"))
 def test_the_native_velocity_does_not_determine_the_reward(name):
     """Why the observation has a mean velocity of its own."""
@@ -217,7 +232,7 @@ def test_an_episodes_mass_does_not_reach_the_next_reset():
         for _ in range(5):
             env.step({"agent": np.ones(6), "adversary": env.neutral})
         env.reset(seed=4)
-        return env.step({"agent": np.ones(6), "adversary": env.neutral})[0]
+        return env.get_state()["simulator"]["physics"]
 
     np.testing.assert_array_equal(first(0.3), first(1.0))
 
@@ -291,6 +306,7 @@ def test_resumes_exactly(name, options):
     expected = play(env, [])
     other.reset(seed=99)
     np.testing.assert_array_equal(other.set_state(saved), obs)
+    assert json.loads(json.dumps(other.get_state(), default=np.ndarray.tolist)) == saved
     assert play(other, []) == expected
 
 

@@ -191,6 +191,31 @@ def test_an_environment_may_save_itself():
     np.testing.assert_array_equal(*[[e.step(players)[0] for _ in range(5)] for e in (env, other)])
 
 
+class Tilt:
+    """A disturbance that stays until it is taken back, and that resets would feel."""
+
+    box, neutral = (-np.ones(1), np.ones(1)), np.zeros(1)
+
+    def apply(self, env, value):
+        env.unwrapped.tilt = value[0]
+
+
+class Tilted(Restless):
+    tilt = 0.0
+
+    def reset(self, *, seed=None, options=None):
+        obs, info = super().reset(seed=seed)
+        return obs + self.tilt, info
+
+
+def test_every_episode_starts_undisturbed():
+    env = wrap(Tilted(), disturbance=Tilt(), horizon=50)
+    first = env.reset(seed=1)[0]
+    env.step({"agent": np.zeros(1), "adversary": np.ones(1)})
+    assert env.system.simulator.env.tilt == 1
+    np.testing.assert_array_equal(env.reset(seed=1)[0], first)
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

@@ -69,7 +69,6 @@ def restore(env: gym.Env, state: np.ndarray) -> None:
     mujoco.mj_resetData(model, data)
     mujoco.mj_setState(model, data, state, EXACT)
     mujoco.mj_forward(model, data)  # for those who look before they step
-    mujoco.mj_setState(model, data, state, EXACT)  # looking has warmed the solver up
 
 
 def quiet() -> None:

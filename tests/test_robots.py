@@ -28,7 +28,7 @@ SETTINGS = [
     {"setting": "parameter"},
     {"setting": "parameter", "scope": "step"},
 ]
-PHYSICAL = "ignore:.*symmetric and normalized space:UserWarning"
+PHYSICAL = "ignore:.*(symmetric and normalized space|infinity).*:UserWarning"
 ONE_POINT = "ignore:.*maximum and minimum values are equal:UserWarning"
 
 
@@ -68,6 +68,7 @@ def test_reward_and_end_are_known_exactly(name, setting):
     np.testing.assert_allclose(compiled, reward, rtol=0, atol=5e-16)
     np.testing.assert_array_equal(ends, terminated)
     assert terminated.any() == (name in FALLING)
+    assert (np.abs(transitions[3]) < ROBOTS[name].edge).all()
     rough = env.game.reward(*(jnp.asarray(x, jnp.float32) for x in transitions))
     np.testing.assert_allclose(rough, reward, rtol=0, atol=1e-6)
 
@@ -128,7 +129,7 @@ def test_actions_are_clipped_before_they_cost():
     env.reset(seed=0)
     following, reward, *_, info = env.step({"agent": np.full(6, 7.0), "adversary": env.neutral})
     np.testing.assert_array_equal(info["executed_action"], np.ones(6))
-    assert reward == following[0] - 0.1 * 6
+    assert reward == pytest.approx(following[0] - 0.1 * 6)
 
 
 def test_in_the_action_setting_the_mixture_costs():
@@ -363,6 +364,18 @@ def test_a_model_is_given_what_the_next_observation_depends_on():
     assert size(setting="none") == size(setting="action") == (5, 15)
     assert size(setting="adversarial") == (5, 17)
     assert size(setting="parameter") == (5, 16)
+
+
+def test_one_system_under_several_strengths():
+    env = make("hopper", "adversarial")
+    weak = env.at(2.0)
+    weak.reset(seed=0)
+    weak.step({"agent": np.zeros(3), "adversary": np.full(2, 9.0)})
+    np.testing.assert_array_equal(simulator(env).data.body("torso").xfrc_applied[[0, 2]], [2, 2])
+    assert (env.boxes["adversary"].high[0], weak.boxes["adversary"].high[0]) == (10, 2)
+    mixed = make("pendulum", "action", 0.2).at(0.5)
+    mixed.reset(seed=0)
+    assert mixed.step({"agent": np.ones(1), "adversary": -np.ones(1)})[-1]["executed_action"] == 0
 
 
 @pytest.mark.parametrize("setting", STRENGTH["robot"])

@@ -9,19 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import gymnasium as gym
+import jax.numpy as jnp
 import numpy as np
 
-from rhucrl.envs.game import Box, Game, JaxGame
-from rhucrl.envs.systems import JaxSystem, System
+from rhucrl.envs.game import Game, JaxGame
+from rhucrl.envs.systems import JaxSystem, System, space
 from rhucrl.errors import UsageError
 
 Info = dict[str, Any]
-
-
-def space(box: Box, dtype: Any = np.float32) -> gym.spaces.Box:
-    """The Gymnasium space of a box of physical units."""
-    return gym.spaces.Box(np.asarray(box.low, dtype), np.asarray(box.high, dtype), dtype=dtype)
 
 
 class ZeroSumEnv(gym.Env):
@@ -37,8 +34,8 @@ class ZeroSumEnv(gym.Env):
         if system is None and not isinstance(game, JaxGame):
             raise UsageError("this game is no system of its own: make it with rhucrl.make or rhucrl.wrap")
         self.game, self.system = game, system or JaxSystem(game)  # type: ignore[arg-type]
-        self.observation_space = space(game.observation, self.system.dtype)
-        self.boxes = {"agent": space(game.agent), "adversary": space(game.adversary)}
+        self.observation_space = self.system.observations
+        self.boxes = {"agent": self.system.actions, "adversary": space(game.adversary)}
         self.action_space = gym.spaces.Dict(dict(self.boxes))
         self.neutral = np.asarray(game.neutral, np.float32)
         self.held = self.neutral
@@ -74,6 +71,11 @@ class ZeroSumEnv(gym.Env):
         self.time, self.held = int(saved["time"]), np.asarray(saved["held"], np.float32)
         self.np_random.bit_generator.state = saved["generator"]
         return self.system.set_state(saved)
+
+    def at(self, strength: float) -> ZeroSumEnv:
+        """The same system under an adversary of another strength; both environments share it, so play one at a time."""
+        game = eqx.tree_at(lambda game: game.strength, self.game, jnp.asarray(strength, self.game.strength.dtype))
+        return ZeroSumEnv(game, self.system.under(game))
 
     def hold(self, value: Any) -> None:
         """Fix the adversary's value for the episode that begins (scope `episode`)."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import equinox as eqx
+import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rhucrl.envs.game import Box, Game, JaxGame, mix, play
+from rhucrl.envs.game import Box, Game, JaxGame, demand_jax, mix, play
 
 if TYPE_CHECKING:  # MuJoCo takes its time to import
     from rhucrl.envs.disturbances import Disturbance
@@ -35,7 +36,12 @@ class Outcome(NamedTuple):
 class System(Protocol):
     """What `ZeroSumEnv` plays on. `generator` belongs to the environment and is seeded by its `reset(seed=...)`."""
 
-    dtype: Any
+    observations: gym.spaces.Box
+    actions: gym.spaces.Box
+
+    def under(self, game: Game) -> System:
+        """The same system under a game that differs in its strength only."""
+        ...
 
     def reset(self, seed: int | None, generator: np.random.Generator) -> np.ndarray: ...
 
@@ -63,13 +69,20 @@ def _step(game: JaxGame, state: Any, action: Any, adversary: Any, key: jax.Array
     return played.state, obs, played.executed, played.reward, game.terminated(obs)
 
 
+def space(box: Box) -> gym.spaces.Box:
+    """The Gymnasium space of a box of physical units."""
+    return gym.spaces.Box(np.asarray(box.low, np.float32), np.asarray(box.high, np.float32), dtype=np.float32)
+
+
 class JaxSystem:
     """The system that a `JaxGame` is."""
 
-    dtype = np.float32
-
     def __init__(self, game: JaxGame):
         self.game, self.state, self.key, self.time = game, np.zeros(0, np.float32), np.zeros(2, np.uint32), 0
+        self.observations, self.actions = space(game.observation), space(game.agent)
+
+    def under(self, game: Game) -> JaxSystem:
+        return JaxSystem(demand_jax(game))
 
     def reset(self, seed: int | None, generator: np.random.Generator) -> np.ndarray:
         self.key = np.asarray(jax.random.key_data(jax.random.key(int(generator.integers(2**31)))))
@@ -93,30 +106,23 @@ class JaxSystem:
         return np.asarray(self.game.observe(jnp.asarray(self.state)), np.float32)
 
 
-class Limits(NamedTuple):
-    """A box on the host."""
-
-    low: np.ndarray
-    high: np.ndarray
-
-    @classmethod
-    def of(cls, box: Box) -> Limits:
-        return cls(np.asarray(box.low), np.asarray(box.high))
-
-    def clip(self, action: np.ndarray) -> np.ndarray:
-        return np.minimum(np.maximum(action, self.low), self.high)
-
-
 class HostSystem:
-    """A simulator on the host, disturbed by the adversary or given a mixture of both actions."""
+    """A simulator on the host, disturbed by the adversary or given a mixture of both actions.
+
+    The spaces are the simulator's own, and no precision is lost on the way to it.
+    """
 
     def __init__(self, game: Game, simulator: Simulator, disturbance: Disturbance | None, mixture: str | None):
         self.simulator, self.disturbance, self.mixture = simulator, disturbance, mixture
-        self.agent, self.adversary = Limits.of(game.agent), Limits.of(game.adversary)
+        self.observations: Any = simulator.env.observation_space
+        self.actions: Any = simulator.env.action_space
+        self.adversary = space(game.adversary)
         self.strength, self.neutral = np.float32(game.strength), np.asarray(game.neutral)
-        self.dtype = simulator.dtype
         self.coin = np.random.default_rng(0)
         self.fresh = True
+
+    def under(self, game: Game) -> HostSystem:
+        return HostSystem(game, self.simulator, self.disturbance, self.mixture)
 
     def reset(self, seed: int | None, generator: np.random.Generator) -> np.ndarray:
         if seed is None and self.fresh:
@@ -126,8 +132,8 @@ class HostSystem:
         return self.simulator.reset(seed)
 
     def step(self, action: np.ndarray, adversary: np.ndarray) -> Outcome:
-        action, adversary = self.agent.clip(_real(action)), self.adversary.clip(_real(adversary))
-        executed = self._execute(action, adversary)
+        adversary = _clip(adversary, self.adversary)
+        executed = self._execute(_clip(action, self.actions), adversary)
         self._disturb(adversary)
         obs, reward, terminated, truncated = self.simulator.step(executed)
         return Outcome(obs, executed, reward, terminated, truncated)
@@ -151,7 +157,8 @@ class HostSystem:
         return self.simulator.set_state(saved["simulator"])
 
 
-def _real(action: Any) -> np.ndarray:
-    """The action in the precision in which it came: the control cost is charged in it."""
+def _clip(action: Any, box: gym.spaces.Box) -> np.ndarray:
+    """The action in the box; it keeps the precision in which it came, because its cost is charged in that."""
     action = np.asarray(action)
-    return action if action.dtype.kind == "f" else action.astype(np.float32)
+    action = action if action.dtype.kind == "f" else action.astype(box.dtype)
+    return np.minimum(np.maximum(action, box.low), box.high)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from rhucrl import replay as store
 from rhucrl.algorithms import ALGORITHMS
 from rhucrl.config import TrainConfig
-from rhucrl.envs.game import Box, Game, JaxGame
+from rhucrl.envs.game import Box, Game, demand_jax
 from rhucrl.envs.game import play as play_step
 from rhucrl.models import calibration, ensemble
 from rhucrl.models.known import KnownModel
@@ -183,9 +183,10 @@ def start_states(config: TrainConfig, game: Game, replay: Replay, n: int, key: P
 
 @functools.partial(jax.jit, static_argnames=("config", "explore"))
 def play(
-    config: TrainConfig, game: JaxGame, state: State, numbers: Numbers, explore: bool, key: PRNGKeyArray
+    config: TrainConfig, game: Game, state: State, numbers: Numbers, explore: bool, key: PRNGKeyArray
 ) -> tuple[Transitions, Array]:
     """One episode on the real system with the selected pair (`explore`: with random actions), both fixed."""
+    game = demand_jax(game)
     pair = players(config, game, state.model, state.agent, state.response, numbers)
     policy, opponent = pair.policy, deployed(config, pair)
     keys = jax.random.split(key, 4)

@@ -20,6 +20,7 @@ _HOME = {
     "rhucrl.errors": ("UsageError", "DiskError", "SimulationError"),
     "rhucrl.evaluation.attack": ("worst_case", "sweep", "sweep_parameter"),
     "rhucrl.evaluation.oracle": ("solve", "best_response"),
+    "rhucrl.experiments.video": ("record",),
 }
 _PLACES = {name: home for home, names in _HOME.items() for name in names}
 

@@ -16,6 +16,7 @@ from rhucrl.envs.disturbances import Forces, Masses
 from rhucrl.envs.face import AdversaryView, AgentView
 from rhucrl.envs.robots import ROBOTS
 from rhucrl.errors import SimulationError, UsageError
+from rhucrl.trees import load_tree, save_tree
 
 FLYING = ("half-cheetah", "hopper", "walker")
 FALLING = ("hopper", "inverted-pendulum", "walker")
@@ -364,6 +365,24 @@ def test_a_model_is_given_what_the_next_observation_depends_on():
     assert size(setting="none") == size(setting="action") == (5, 15)
     assert size(setting="adversarial") == (5, 17)
     assert size(setting="parameter") == (5, 16)
+
+
+def test_games_of_one_kind_share_a_program_and_can_be_saved(tmp_path):
+    traced = []
+
+    @jax.jit
+    def value(game, obs):
+        traced.append(game.name)
+        return game.reward(obs, jnp.zeros(3), game.neutral, game.project(obs)), game.terminated(obs)
+
+    for strength in (3.0, 5.0):
+        game = make("hopper", "adversarial", strength).game
+        value(game, game.starts(jax.random.key(0), 4))
+    value(game.nominal(), game.sample(jax.random.key(0), 4))
+    assert traced == ["hopper"]
+    save_tree(tmp_path / "game", game)
+    loaded, _ = load_tree(tmp_path / "game", make("hopper", "adversarial").game)
+    assert loaded.options() == game.options()
 
 
 def test_one_system_under_several_strengths():

@@ -1,4 +1,7 @@
-"""A game small enough to be solved exactly: a point on a line, its value by dynamic programming on a fine grid."""
+"""A game small enough to be solved exactly: a point on a line, its value by dynamic programming on a fine grid.
+
+And the way into games that are not.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,11 @@ EDGE = 2.0
 PUSH, SHOVE, EFFORT = 0.3, 0.2, 0.05
 GRID = np.linspace(-EDGE, EDGE, 201)
 ACTIONS, SHOVES = np.linspace(-1, 1, 17), np.linspace(-1, 1, 5)
+
+
+def simulator(env):
+    """The Gymnasium environment that a game on the host is played on."""
+    return env.system.simulator.env.unwrapped
 
 
 class Probe(JaxGame):

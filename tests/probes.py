@@ -1,4 +1,7 @@
-"""A game small enough to be solved exactly: a point on a line, its value by dynamic programming on a fine grid."""
+"""A game small enough to be solved exactly: a point on a line, its value by dynamic programming on a fine grid.
+
+And the way into games that are not.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rhucrl.compilation import enable_cache
-from rhucrl.envs.game import Box, Execution, Game
+from rhucrl.envs.game import Box, Execution, JaxGame
 from rhucrl.models.prediction import Prediction
 
 enable_cache()
@@ -21,7 +24,12 @@ GRID = np.linspace(-EDGE, EDGE, 201)
 ACTIONS, SHOVES = np.linspace(-1, 1, 17), np.linspace(-1, 1, 5)
 
 
-class Probe(Game):
+def simulator(env):
+    """The Gymnasium environment that a game on the host is played on."""
+    return env.system.simulator.env.unwrapped
+
+
+class Probe(JaxGame):
     """s' = s + .3 a + .2 strength abar in [-2, 2]; the reward is -(s - goal)^2 - .05 a^2.
 
     With probability `mix` the adversary's action is executed in the agent's place (`certain`: never, and the game

@@ -6,14 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rhucrl.envs.game import Box, Execution, Game
+from rhucrl.envs.game import Box, Execution, JaxGame
 from rhucrl.envs.pendulum import Pendulum
 from rhucrl.errors import UsageError
 from rhucrl.evaluation.attack import EFFORTS, cross_entropy, sweep, sweep_parameter, worst_case
 from rhucrl.evaluation.rollouts import episode_return, mean_return
 
 
-class Alternating(Game):
+class Alternating(JaxGame):
     """The sign s of the state flips each step; the reward is 1 + s abar, abar in [-strength, strength].
 
     Any constant earns the horizon, the adversary -sign(s) earns horizon (1 - strength).

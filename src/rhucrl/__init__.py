@@ -12,9 +12,15 @@ _HOME = {
     "rhucrl.agent": ("Agent", "RHUCRL", "HUCRL", "BestResponse", "MaxiMinMB", "Greedy", "load"),
     "rhucrl.config": ("TrainConfig",),
     "rhucrl.envs": ("make",),
-    "rhucrl.errors": ("UsageError", "DiskError"),
+    "rhucrl.envs.checks": ("check_env",),
+    "rhucrl.envs.disturbances": ("Forces", "Masses"),
+    "rhucrl.envs.face": ("AdversaryView", "AgentView", "ZeroSumEnv"),
+    "rhucrl.envs.own": ("wrap",),
+    "rhucrl.envs.parallel": ("ParallelView",),
+    "rhucrl.errors": ("UsageError", "DiskError", "SimulationError"),
     "rhucrl.evaluation.attack": ("worst_case", "sweep", "sweep_parameter"),
     "rhucrl.evaluation.oracle": ("solve", "best_response"),
+    "rhucrl.experiments.video": ("record",),
 }
 _PLACES = {name: home for home, names in _HOME.items() for name in names}
 

@@ -11,26 +11,26 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import tyro
 from tyro.conf import Positional, Suppress, arg
 
 from rhucrl.algorithms import ALGORITHMS
+from rhucrl.cli_envs import CheckEnv, RunFolder, Video
 from rhucrl.config import TrainConfig
-from rhucrl.envs import NAMES, STRENGTH, Mixture, Reward, Scope, Setting
-from rhucrl.errors import DiskError, UsageError, unknown
+from rhucrl.envs import ENVIRONMENTS, HORIZON, NAMES, STRENGTH, Mixture, Reward, Scope, Setting
+from rhucrl.errors import DiskError, SimulationError, UsageError, unknown
 
 # JAX and all that needs it is imported by the commands themselves: `--help` and mistakes are answered at once.
 
 Budget = Literal["quick", "standard", "thorough"]
 SETTINGS: dict[Setting, str] = {
     "none": "nothing",
-    "adversarial": "forces on the system: of the pendulum, its gravity and mass",
+    "adversarial": "forces on a robot's bodies; the pendulum's gravity and mass",
     "action": "a share of the agent's action (--mixture noisy), or all of it now and then (probabilistic)",
-    "parameter": "a parameter, once per episode: of the pendulum, its mass",
+    "parameter": "a body's mass, once per episode",
 }
-RunFolder = Annotated[Path, Positional, arg(metavar="RUN")]
 
 
 @dataclass(frozen=True)
@@ -176,10 +176,12 @@ class List:
         if self.kind == "algos":
             _print_table(None, ("algorithm", "meaning"), [(name, row.summary) for name, row in ALGORITHMS.items()])
         elif self.kind == "envs":
-            _print_table(None, ("environment",), [(name,) for name in NAMES])
+            rows = [(name, ENVIRONMENTS[name], f"{HORIZON[name]}") for name in NAMES]
+            _print_table(None, ("environment", "meaning", "steps"), rows)
         else:
-            rows = [(name, SETTINGS[name], f"{STRENGTH[name]:g}") for name in get_args(Setting)]
-            _print_table(None, ("setting", "what the adversary chooses", "strength by default"), rows)
+            strengths = {name: [f"{STRENGTH[family][name]:g}" for family in STRENGTH] for name in SETTINGS}
+            rows = [(name, text, *strengths[name]) for name, text in SETTINGS.items()]
+            _print_table(None, ("setting", "what the adversary chooses", "pendulum's strength", "robots'"), rows)
         return 0
 
 
@@ -213,8 +215,8 @@ class Oracle:
     """The pendulum's reward."""
     action_cost: float | None = None
     """Cost of the squared action; by default the reward's."""
-    horizon: int = 200
-    """Steps per episode."""
+    horizon: int | None = None
+    """Steps per episode; by default 200."""
 
     def run(self) -> int:
         from rhucrl.envs import make
@@ -234,6 +236,8 @@ COMMANDS = {
     "attack": Attack,
     "list": List,
     "oracle": Oracle,
+    "check-env": CheckEnv,
+    "video": Video,
     "demo": Demo,
 }
 
@@ -246,7 +250,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _parse(list(sys.argv[1:] if argv is None else argv)).run()
     except UsageError as error:
         return _fail(error, 2)
-    except DiskError as error:
+    except (DiskError, SimulationError) as error:
         return _fail(error, 1)
     except KeyboardInterrupt:
         return _fail("stopped", 130)

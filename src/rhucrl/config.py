@@ -15,9 +15,10 @@ class TrainConfig:
     env: str = "pendulum"
     """The environment (see `rhucrl list envs`)."""
     setting: Literal["none", "adversarial", "action", "parameter"] = "adversarial"
-    """What the adversary may do: gravity and mass, a share of the action, the mass of an episode, nothing."""
+    """The adversary's means: forces (pendulum: gravity and mass), a share of the action, an episode's mass, nothing."""
     strength: float | None = None
-    """Strength alpha of the adversary in [0, 1); by default .2 (parameter: .8)."""
+    """Strength of the adversary; pendulum: alpha in [0, 1), by default .2 (parameter: .8); robots: newtons, by default
+    10 (action: alpha in [0, 1), .3; parameter: share of the range of masses in [0, 1], 1)."""
     scope: Literal["step", "episode"] | None = None
     """Whether the adversary acts at every step or once per episode; by default what the setting asks for."""
     mixture: Literal["noisy", "probabilistic"] | None = None
@@ -25,9 +26,9 @@ class TrainConfig:
     reward: Literal["dense", "sparse"] = "dense"
     """The pendulum's reward: dense, or only near the upright rest, minus the cost of the action."""
     action_cost: float | None = None
-    """Cost c of the squared action; by default .001 (sparse: .05)."""
-    horizon: int = 200
-    """Steps per episode."""
+    """The pendulum's cost c of the squared action; by default .001 (sparse: .05)."""
+    horizon: int | None = None
+    """Steps per episode; by default the environment's: 200 of the pendulum, 50 of the reacher, 1000 of the others."""
 
     algo: Literal["rh-ucrl", "best-response", "maximin-mb", "h-ucrl", "greedy"] = "rh-ucrl"
     """A row of the algorithm table (see `rhucrl list algos`)."""
@@ -86,15 +87,15 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name, least in LEAST.items():
-            if getattr(self, name) < least:
+            if (given := getattr(self, name)) is not None and given < least:
                 option = name.replace("_", "-")
-                raise UsageError(f"--{option} is {getattr(self, name)}; it must be at least {least}")
+                raise UsageError(f"--{option} is {given}; it must be at least {least}")
         for name in ("algo", "model"):
             choices = get_args(get_type_hints(TrainConfig)[name])
             if getattr(self, name) not in choices:
                 raise unknown(name, getattr(self, name), choices)
-        if self.strength is not None and not 0 <= self.strength < 1:
-            raise UsageError(f"--strength is {self.strength}; it must lie in [0, 1)")
+        if self.strength is not None and not 0 <= self.strength < float("inf"):
+            raise UsageError(f"--strength is {self.strength}; it must be finite and at least 0")
         for name in ("discount", "trace", "broad"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"--{name} is {getattr(self, name)}; it must lie in [0, 1]")

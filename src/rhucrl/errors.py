@@ -1,4 +1,4 @@
-"""The two ways in which a command fails without a traceback."""
+"""The ways in which a command fails without a traceback."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from collections.abc import Iterable
 
 class UsageError(ValueError):
     """A user's mistake: one line that names the mistake and the remedy. The command exits with 2."""
+
+
+class SimulationError(RuntimeError):
+    """A simulator left the range in which its numbers mean something. The command exits with 1."""
 
 
 class DiskError(OSError):

@@ -15,7 +15,7 @@ from rhucrl import replay as store
 from rhucrl.algorithms import ALGORITHMS
 from rhucrl.compilation import compiled
 from rhucrl.config import TrainConfig
-from rhucrl.envs.game import Box, Game
+from rhucrl.envs.game import Box, Game, demand_jax
 from rhucrl.envs.game import play as play_step
 from rhucrl.models import calibration, ensemble
 from rhucrl.models.known import KnownModel
@@ -199,6 +199,7 @@ def play(
     config: TrainConfig, game: Game, state: State, numbers: Numbers, explore: bool, key: PRNGKeyArray
 ) -> tuple[Transitions, Array]:
     """One episode on the real system with the selected pair (`explore`: with random actions), both fixed."""
+    game = demand_jax(game)
     pair = players(config, game, state.model, state.agent, state.response, numbers)
     policy, opponent = pair.policy, deployed(config, pair)
     keys = jax.random.split(key, 4)

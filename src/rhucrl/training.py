@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from rhucrl import envs, protocol
 from rhucrl.compilation import compile_seconds
 from rhucrl.config import TrainConfig
+from rhucrl.envs.face import ZeroSumEnv
 from rhucrl.envs.game import Game
 from rhucrl.errors import UsageError
 from rhucrl.protocol import State
@@ -31,9 +32,13 @@ class Silent:
         pass
 
 
-def game_of(config: TrainConfig) -> Game:
+def env_of(config: TrainConfig) -> ZeroSumEnv:
     names = ("setting", "strength", "scope", "mixture", "reward", "action_cost", "horizon")
-    return envs.make(config.env, **{name: getattr(config, name) for name in names}).game
+    return envs.make(config.env, **{name: getattr(config, name) for name in names})
+
+
+def game_of(config: TrainConfig) -> Game:
+    return env_of(config).game
 
 
 def train(config: TrainConfig, folder: str | Path, progress: Progress | None = None) -> State:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+import os
+import sys
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from rhucrl.envs.robots import ROBOTS
 from rhucrl.errors import UsageError, unknown
 
 if TYPE_CHECKING:
@@ -15,11 +19,35 @@ Mixture = Literal["noisy", "probabilistic"]
 Scope = Literal["step", "episode"]
 Reward = Literal["dense", "sparse"]
 
-NAMES = ("pendulum",)
-STRENGTH: dict[str, float] = {"none": 0.0, "adversarial": 0.2, "action": 0.2, "parameter": 0.8}
+ENVIRONMENTS = {
+    "pendulum": "swing up a pendulum whose torque is too weak to lift it",
+    "half-cheetah": "run; forces on the torso and both feet",
+    "hopper": "hop without falling; forces on the torso",
+    "inverted-pendulum": "balance a pole on a cart; forces on the pole (above 8.3 N nobody can)",
+    "reacher": "reach a target with an arm; its adversary is powerless, so it shows no robustness",
+    "swimmer": "swim; forces on the torso",
+    "walker": "walk without falling; forces on the torso",
+}
+NAMES = tuple(ENVIRONMENTS)
+STRENGTH: dict[str, dict[str, float]] = {
+    "pendulum": {"none": 0.0, "adversarial": 0.2, "action": 0.2, "parameter": 0.8},
+    "robot": {"none": 0.0, "adversarial": 10.0, "action": 0.3, "parameter": 1.0},
+}
 ACTION_COST: dict[str, float] = {"dense": 0.001, "sparse": 0.05}
+HORIZON: dict[str, int] = {"pendulum": 200} | {name: row.horizon for name, row in ROBOTS.items()}
+MIXED = ("action",)
 
-__all__ = ["ACTION_COST", "NAMES", "STRENGTH", "Mixture", "Reward", "Scope", "Setting", "make"]
+__all__ = [
+    "ENVIRONMENTS",
+    "HORIZON",
+    "NAMES",
+    "STRENGTH",
+    "Mixture",
+    "Reward",
+    "Scope",
+    "Setting",
+    "make",
+]
 
 
 def make(
@@ -30,30 +58,49 @@ def make(
     mixture: Mixture | None = None,
     reward: Reward = "dense",
     action_cost: float | None = None,
-    horizon: int = 200,
+    horizon: int | None = None,
 ) -> ZeroSumEnv:
     """The named environment in one of the paper's settings; `.game` is the game itself.
 
-    Where a value is None the setting chooses it: strength 0.2 (parameter 0.8, none 0), scope `step` (parameter:
-    `episode`), mixture `noisy` (setting action only), action cost 0.001 (sparse reward 0.05).
+    Where a value is None the environment and the setting choose it. Strength: of the pendulum 0.2 (parameter 0.8),
+    of the robots 10 newtons (action 0.3; parameter 1, the whole range of masses). Scope: `step` (parameter:
+    `episode`). Mixture: `noisy` (setting action only). Action cost: 0.001 (sparse reward 0.05), of the pendulum only.
+    Horizon: 200 steps of the pendulum, 50 of the reacher, 1000 of the others.
+
+    `module:function` names an environment of your own: what the function returns, wrapped in the setting unless it
+    has been wrapped already.
     """
-    _member("environment", name, NAMES)
-    _member("setting", setting, get_args(Setting))
-    _member("reward", reward, get_args(Reward))
-    _member("scope", scope or "step", get_args(Scope))
-    _member("mixture", mixture or "noisy", get_args(Mixture))
-    if mixture is not None and setting != "action":
+    if ":" in name:
+        from rhucrl.envs.own import adopt
+
+        return adopt(name, imported(name), setting, strength, scope, mixture, horizon)
+    demand_member("environment", name, NAMES)
+    demand_member("setting", setting, Setting)
+    demand_member("reward", reward, Reward)
+    demand_member("scope", scope or "step", Scope)
+    demand_member("mixture", mixture or "noisy", Mixture)
+    if mixture is not None and setting not in MIXED:
         raise UsageError(
             f"setting {setting!r} has no mixture: leave mixture={mixture!r} out, or choose setting='action'"
         )
-    strength = STRENGTH[setting] if strength is None else _strength(setting, strength)
+    family = "pendulum" if name == "pendulum" else "robot"
+    strength = STRENGTH[family][setting] if strength is None else demand_strength(family, setting, strength)
+    horizon = HORIZON[name] if horizon is None else horizon
+    if horizon != int(horizon) or horizon < 1:
+        raise UsageError(f"horizon {horizon} is no number of steps: choose a whole number, at least 1")
+    scope = scope or ("episode" if setting == "parameter" else "step")
+    mixture = (mixture or "noisy") if setting in MIXED else None
+    if family == "robot":
+        if reward != "dense" or action_cost is not None:
+            raise UsageError(f"{name} has one reward: leave reward and action_cost out, they are the pendulum's")
+        from rhucrl.envs.own import make_robot  # here, because JAX and Gymnasium take their time to import
+
+        return make_robot(name, setting, strength, scope, mixture, int(horizon))
     action_cost = ACTION_COST[reward] if action_cost is None else action_cost
     if not 0 <= action_cost < math.inf:
         raise UsageError(f"action_cost {action_cost} is negative or not finite: the nearest valid value is 0")
-    if horizon != int(horizon) or horizon < 1:
-        raise UsageError(f"horizon {horizon} is no number of steps: choose a whole number, at least 1")
 
-    import jax.numpy as jnp  # here, because JAX and Gymnasium take their time to import
+    import jax.numpy as jnp
 
     from rhucrl.envs.face import ZeroSumEnv
     from rhucrl.envs.pendulum import Pendulum
@@ -61,26 +108,49 @@ def make(
     return ZeroSumEnv(
         Pendulum(
             strength=jnp.float32(strength),
-            scope=scope or ("episode" if setting == "parameter" else "step"),
+            scope=scope,
             horizon=int(horizon),
-            kind=(mixture or "noisy") if setting == "action" else setting,
+            kind=mixture or setting,  # type: ignore[arg-type]
             rewards=reward,
             action_cost=float(action_cost),
         )
     )
 
 
-def _member(kind: str, given: Any, known: tuple[str, ...]) -> None:
+def imported(name: str) -> Any:
+    """What the function of `module:function` returns; the module may lie in the current folder."""
+    module, _, function = name.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        maker = getattr(importlib.import_module(module), function, None)
+    except Exception as error:
+        told = f"{module!r} cannot be imported ({type(error).__name__}: {error})"
+        raise UsageError(f"{told}: repair it, or name a module of this folder") from None
+    finally:
+        sys.path.pop(0)
+    if not callable(maker):
+        raise UsageError(f"{module!r} has no function {function!r}: name one that returns the environment")
+    return maker()
+
+
+def demand_member(kind: str, given: Any, choices: Any) -> None:
+    known = get_args(choices) or choices
     if given not in known:
         raise unknown(kind, str(given), known)
 
 
-def _strength(setting: str, strength: float) -> float:
-    if not 0 <= strength < 1:
-        nearest = 0.99 if strength >= 1 else 0
-        raise UsageError(f"strength {strength} is outside [0, 1): the nearest valid value is {nearest}")
+def demand_strength(family: str, setting: str, strength: float) -> float:
+    """The strength, if it means something: a share below 1, a part of the range of masses, or newtons."""
     if setting == "none" and strength != 0:
         raise UsageError(
             f"setting 'none' has no adversary: leave strength={strength} out, or choose setting='adversarial'"
         )
+    share = family == "pendulum" or setting in MIXED
+    if share and not 0 <= strength < 1:
+        nearest = 0.99 if strength >= 1 else 0
+        raise UsageError(f"strength {strength} is outside [0, 1): the nearest valid value is {nearest}")
+    if setting == "parameter" and not 0 <= strength <= 1:
+        raise UsageError(f"strength {strength} is outside [0, 1]: the nearest valid value is {float(strength > 1):g}")
+    if not 0 <= strength < math.inf:
+        raise UsageError(f"strength {strength} is negative or not finite: the nearest valid value is 0")
     return strength

@@ -11,32 +11,14 @@ from typing import Any
 
 import equinox as eqx
 import gymnasium as gym
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rhucrl.envs.game import Box, Game, play
+from rhucrl.envs.game import Game, JaxGame
+from rhucrl.envs.systems import JaxSystem, System, space
 from rhucrl.errors import UsageError
 
 Info = dict[str, Any]
-
-
-@eqx.filter_jit
-def _reset(game: Game, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-    state = game.reset(key)
-    return state, game.observe(state)
-
-
-@eqx.filter_jit
-def _step(game: Game, state: Any, action: Any, adversary: Any, key: jax.Array, time: Any) -> tuple:
-    played = play(game, state, action, adversary, jax.random.fold_in(key, time))
-    obs = game.observe(played.state)
-    return played.state, obs, played.executed, played.reward, game.terminated(obs)
-
-
-def space(box: Box) -> gym.spaces.Box:
-    """The Gymnasium space of a box of physical units."""
-    return gym.spaces.Box(np.asarray(box.low, np.float32), np.asarray(box.high, np.float32), dtype=np.float32)
 
 
 class ZeroSumEnv(gym.Env):
@@ -48,56 +30,52 @@ class ZeroSumEnv(gym.Env):
 
     metadata = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own type)
 
-    def __init__(self, game: Game):
-        self.game = game
-        self.observation_space = space(game.observation)
-        self.boxes = {"agent": space(game.agent), "adversary": space(game.adversary)}
+    def __init__(self, game: Game, system: System | None = None):
+        if system is None and not isinstance(game, JaxGame):
+            raise UsageError("this game is no system of its own: make it with rhucrl.make or rhucrl.wrap")
+        self.game, self.system = game, system or JaxSystem(game)  # type: ignore[arg-type]
+        self.observation_space = self.system.observations
+        self.boxes = {"agent": self.system.actions, "adversary": space(game.adversary)}
         self.action_space = gym.spaces.Dict(dict(self.boxes))
         self.neutral = np.asarray(game.neutral, np.float32)
         self.held = self.neutral
-        self.state: np.ndarray | None = None
-        self.key, self.time = np.zeros(2, np.uint32), 0
+        self.time: int | None = None
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, Info]:
         super().reset(seed=seed)
         self.held = self.neutral
         if options and options.get("adversary") is not None:
             self.hold(options["adversary"])
-        self.key = np.asarray(jax.random.key_data(jax.random.key(int(self.np_random.integers(2**31)))))
-        state, obs = _reset(self.game, jax.random.wrap_key_data(jnp.asarray(self.key)))
-        self.state, self.time = np.asarray(state), 0
-        return np.asarray(obs, np.float32), {}
+        self.time = 0
+        return self.system.reset(seed, self.np_random), {}
 
     def step(self, action: dict[str, Any]) -> tuple[np.ndarray, float, bool, bool, Info]:
-        if self.state is None:
+        if self.time is None:
             raise gym.error.ResetNeeded("call reset before step")
-        agent = np.asarray(action["agent"], np.float32)
-        adversary = self.held if self.game.scope == "episode" else np.asarray(action["adversary"], np.float32)
-        key, time = jax.random.wrap_key_data(jnp.asarray(self.key)), jnp.asarray(self.time)
-        state, obs, executed, reward, terminated = _step(self.game, self.state, agent, adversary, key, time)
-        self.state, self.time = np.asarray(state), self.time + 1
-        info = {"adversary_reward": -float(reward), "executed_action": np.asarray(executed, np.float32)}
-        truncated = self.time >= self.game.horizon and not bool(terminated)
-        return np.asarray(obs, np.float32), float(reward), bool(terminated), truncated, info
+        adversary = self.held if self.game.scope == "episode" else action["adversary"]
+        obs, executed, reward, terminated, truncated = self.system.step(action["agent"], adversary)
+        self.time += 1
+        info = {"adversary_reward": -reward, "executed_action": executed}
+        truncated = (truncated or self.time >= self.game.horizon) and not terminated
+        return obs, reward, terminated, truncated, info
 
     def get_state(self) -> dict[str, Any]:
         """Everything that the rest of the episode and all later ones depend on: arrays and plain numbers."""
-        if self.state is None:
+        if self.time is None:
             raise gym.error.ResetNeeded("call reset before get_state")
-        return {
-            "state": self.state.copy(),
-            "time": self.time,
-            "held": self.held.copy(),
-            "key": self.key.copy(),
-            "generator": self.np_random.bit_generator.state,
-        }
+        generator = self.np_random.bit_generator.state
+        return {**self.system.get_state(), "time": self.time, "held": self.held.copy(), "generator": generator}
 
     def set_state(self, saved: dict[str, Any]) -> np.ndarray:
         """Continue exactly where `get_state` was called; returns the observation there."""
-        self.state, self.time = np.asarray(saved["state"], np.float32), int(saved["time"])
-        self.held, self.key = np.asarray(saved["held"], np.float32), np.asarray(saved["key"], np.uint32)
+        self.time, self.held = int(saved["time"]), np.asarray(saved["held"], np.float32)
         self.np_random.bit_generator.state = saved["generator"]
-        return np.asarray(self.game.observe(jnp.asarray(self.state)), np.float32)
+        return self.system.set_state(saved)
+
+    def at(self, strength: float) -> ZeroSumEnv:
+        """The same system under an adversary of another strength; both environments share it, so play one at a time."""
+        game = eqx.tree_at(lambda game: game.strength, self.game, jnp.asarray(strength, self.game.strength.dtype))
+        return ZeroSumEnv(game, self.system.under(game))
 
     def hold(self, value: Any) -> None:
         """Fix the adversary's value for the episode that begins (scope `episode`)."""
@@ -122,11 +100,13 @@ class AgentView(gym.Env):
         super().reset(seed=seed)
         self.seen, info = self.env.reset(seed=seed, options=options)
         if self.adversary is not None and self.env.game.scope == "episode":
-            self.env.hold(self.adversary(self.seen, jnp.asarray(0)))
+            self.env.hold(self.adversary(self.seen, np.int32(0)))
         return self.seen, info
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, Info]:
-        against = self.env.neutral if self.adversary is None else self.adversary(self.seen, jnp.asarray(self.env.time))
+        against = (
+            self.env.neutral if self.adversary is None else self.adversary(self.seen, np.int32(self.env.time or 0))
+        )
         self.seen, reward, terminated, truncated, info = self.env.step({"agent": action, "adversary": against})
         return self.seen, reward, terminated, truncated, info
 

@@ -1,14 +1,15 @@
 """The contract: a zero-sum game as a value.
 
-A game knows everything that the agent is allowed to know before it learns: the spaces, the reward, the
-termination, how the two actions are combined. What it must not be asked while learning is `step`: that is
-the real system (`eq:stochastic_dynamic_system_additive`), which only the episode loop may touch.
+A game is the knowledge that the agent has before it learns: the spaces, the reward, the termination, how the two
+actions are combined, where episodes start. The real system (`eq:stochastic_dynamic_system_additive`) is apart from
+it, and only the episode loop may touch it: a `JaxGame` is its own system, every other game is played through
+`rhucrl.envs.systems`.
 """
 
 from __future__ import annotations
 
 import abc
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -104,15 +105,14 @@ class Game(eqx.Module):
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n p"]:
         """Observations over the whole range: the broad start states of model rollouts."""
 
-    # The real system.
     @abc.abstractmethod
-    def reset(self, key: PRNGKeyArray) -> Array: ...
+    def starts(self, key: PRNGKeyArray, n: int) -> Float[Array, "n p"]:
+        """Observations at the start of episodes."""
 
-    @abc.abstractmethod
-    def observe(self, state: Array) -> Float[Array, "*b p"]: ...
-
-    @abc.abstractmethod
-    def step(self, state: Array, executed: Array, adversary: Array) -> Array: ...
+    @property
+    def learned(self) -> tuple[str, ...]:
+        """What of `reward` and `terminated` is not known, so that a model has to predict it."""
+        return ()
 
     def options(self) -> dict[str, Any]:
         """The options of `make` that give this game again."""
@@ -122,9 +122,52 @@ class Game(eqx.Module):
         """f(s, a, abar) on observations, where it is known in closed form."""
         raise UsageError("this environment does not give its dynamics: learn them with --model ensemble")
 
-    def nominal(self) -> Game:
+    def nominal(self) -> Self:
         """The same game with an adversary of no strength."""
         return eqx.tree_at(lambda game: game.strength, self, jnp.zeros_like(self.strength))
+
+
+class JaxGame(Game):
+    """A game whose real system is a pure JAX function too."""
+
+    @abc.abstractmethod
+    def reset(self, key: PRNGKeyArray) -> Array: ...
+
+    @abc.abstractmethod
+    def observe(self, state: Array) -> Float[Array, "*b p"]: ...
+
+    @abc.abstractmethod
+    def step(self, state: Array, executed: Array, adversary: Array) -> Array: ...
+
+    def starts(self, key: PRNGKeyArray, n: int) -> Float[Array, "n p"]:
+        return jax.vmap(lambda key: self.observe(self.reset(key)))(jax.random.split(key, n))
+
+
+def demand_jax(game: Game) -> JaxGame:
+    """The game, if its system can be compiled."""
+    if not isinstance(game, JaxGame):
+        raise UsageError("this game's system runs on the host and cannot be compiled: play it through its environment")
+    return game
+
+
+def mix(alpha: Any, action: Any, adversary: Any) -> Any:
+    """The noisy mixture, of NumPy arrays as of JAX ones."""
+    return (1 - alpha) * action + alpha * adversary
+
+
+def execution(mixture: str | None, alpha: Array, action: Array, adversary: Array) -> Execution:
+    """What is executed under a `noisy` or `probabilistic` mixture; under anything else the agent's action."""
+    if mixture == "noisy":
+        return Execution(jnp.ones(1), mix(alpha, action, adversary)[None])
+    if mixture == "probabilistic":
+        return Execution(jnp.stack([1 - alpha, alpha]), jnp.stack(jnp.broadcast_arrays(action, adversary)))
+    return Execution(jnp.ones(1), action[None])
+
+
+def join(*parts: Float[Array, "*b _"]) -> Float[Array, "*b _"]:
+    """Vectors side by side, their batches broadcast."""
+    batch = jnp.broadcast_shapes(*(part.shape[:-1] for part in parts))
+    return jnp.concatenate([jnp.broadcast_to(part, (*batch, part.shape[-1])) for part in parts], -1)
 
 
 def draw(execution: Execution, key: PRNGKeyArray) -> Array:
@@ -142,7 +185,7 @@ class Played(NamedTuple):
     reward: Float[Array, "*b"]
 
 
-def play(game: Game, state: Array, action: Array, adversary: Array, key: PRNGKeyArray) -> Played:
+def play(game: JaxGame, state: Array, action: Array, adversary: Array, key: PRNGKeyArray) -> Played:
     """One step of the real system (`eq:stochastic_dynamic_system_additive`), both actions held in their boxes."""
     action, adversary = game.agent.clip(action), game.adversary.clip(adversary)
     executed = draw(game.execute(action, adversary), key)

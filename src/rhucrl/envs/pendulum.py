@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from rhucrl.envs.game import Box, Execution, Game, Scope
+from rhucrl.envs.game import Box, Execution, JaxGame, Scope, execution, join
 
 Kind = Literal["none", "adversarial", "noisy", "probabilistic", "parameter"]
 Reward = Literal["dense", "sparse"]
@@ -30,7 +30,7 @@ def wrap(theta: Array) -> Array:
     return (theta + math.pi) % (2 * math.pi) - math.pi
 
 
-class Pendulum(Game):
+class Pendulum(JaxGame):
     strength: Float[Array, ""] = eqx.field(converter=jnp.float32)
     scope: Scope = eqx.field(static=True, default="step")
     horizon: int = eqx.field(static=True, default=200)
@@ -84,17 +84,10 @@ class Pendulum(Game):
         }
 
     def execute(self, action: Array, adversary: Array) -> Execution:
-        if self.kind == "noisy":
-            return Execution(jnp.ones(1), ((1 - self.strength) * action + self.strength * adversary)[None])
-        if self.kind == "probabilistic":
-            both = jnp.stack(jnp.broadcast_arrays(action, adversary))
-            return Execution(jnp.stack([1 - self.strength, self.strength]), both)
-        return Execution(jnp.ones(1), action[None])
+        return execution(self.kind, self.strength, action, adversary)
 
     def model_input(self, obs: Array, executed: Array, adversary: Array) -> Array:
-        parts = (obs, executed, adversary) if self.kind in ("adversarial", "parameter") else (obs, executed)
-        batch = jnp.broadcast_shapes(*(part.shape[:-1] for part in parts))
-        return jnp.concatenate([jnp.broadcast_to(p, (*batch, p.shape[-1])) for p in parts], -1)
+        return join(obs, executed, adversary) if self.kind in ("adversarial", "parameter") else join(obs, executed)
 
     def reward(self, obs: Array, executed: Array, adversary: Array, next_obs: Array) -> Array:
         theta, omega = jnp.arctan2(obs[..., 1], obs[..., 0]), obs[..., 2]

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from rhucrl.envs.game import Game
+from rhucrl.envs.game import JaxGame
 from rhucrl.envs.pendulum import DT, MAX_SPEED, Pendulum, wrap
 from rhucrl.evaluation.rollouts import Policy
 
@@ -108,12 +108,12 @@ def fine_axis(game: Pendulum, grid: int) -> FineAxis:
     return FineAxis(MAX_SPEED + 1.01 * reach, FINENESS * grid + 1)
 
 
-def agent_candidates(game: Game, points: int) -> Float[Array, "k q"]:
+def agent_candidates(game: JaxGame, points: int) -> Float[Array, "k q"]:
     """Evenly spaced actions of a one-dimensional agent."""
     return game.agent.place(jnp.linspace(-1, 1, points)[:, None])
 
 
-def adversary_candidates(game: Game) -> Float[Array, "c qbar"]:
+def adversary_candidates(game: JaxGame) -> Float[Array, "c qbar"]:
     """Nine actions over the adversary's box, its vertices among them."""
     points = {1: 9, 2: 3}[game.adversary.size]
     axes = [jnp.linspace(-1, 1, points)] * game.adversary.size
@@ -235,7 +235,7 @@ def best_response(game: Pendulum, policy: Policy, grid: int = 200) -> tuple[floa
     return start_value(game, table), GreedyAdversary(game, policy, tables)
 
 
-def demand_steps(game: Game, asker: str) -> None:
+def demand_steps(game: JaxGame, asker: str) -> None:
     if game.scope != "step":
         raise ValueError(
             f"{asker} needs an adversary that acts every step (scope 'step'), not scope {game.scope!r}: "

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
-from rhucrl.envs.game import Game, play
+from rhucrl.envs.game import Game, demand_jax, play
 
 Keys = Key[Array, " k"]
 Policy = Callable[[Float[Array, "*b p"]], Float[Array, "*b q"]]
@@ -57,6 +57,7 @@ def rollout(game: Game, policy: Policy, adversary: Adversary, key: PRNGKeyArray)
 
     An episode that terminates stays where it ended and earns nothing more.
     """
+    game = demand_jax(game)
     start, draws = jax.random.split(key)
 
     def step(carry: tuple[Array, Array], time: Array) -> tuple[tuple[Array, Array], Trajectory]:

@@ -30,7 +30,7 @@ class Player(eqx.Module):
     adversary: Float[Array, "k qbar"]
 
     def origin(self) -> Float[Array, " p"]:
-        return self.game.observe(self.game.reset(jax.random.key(0)))
+        return self.game.starts(jax.random.key(0), 1)[0]
 
     def judge(self, obs: Float[Array, "*b p"], agent: Float[Array, "*b a q"]) -> Float[Array, "*b a k"]:
         """The value of every pair of candidates, held for HOLD steps: differences grow, the critic's noise does not."""

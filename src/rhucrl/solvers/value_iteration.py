@@ -67,7 +67,7 @@ def rollouts(
     adversary: Float[Array, "k qbar"], sign: Array, numbers: Numbers, length: int, key: PRNGKeyArray,
 ) -> Pool:  # fmt: skip
     """Rollouts of the hallucinated model under its own max-min play, wandering off now and then."""
-    weights = stateless(game, critic, game.observe(game.reset(key)), adversary)
+    weights = stateless(game, critic, game.starts(key, 1)[0], adversary)
     keys = jax.random.split(key)
     draws = jax.random.uniform(keys[0], (4, length, starts.shape[0]))  # at once: random bits are slow to compile
     noises = jax.random.normal(keys[1], (length, *starts.shape))
@@ -152,7 +152,7 @@ def improve(
     """`updates` gradient steps towards the max-min returns; also the mean squared error, in critic units."""
     low, high = game.reward_range
     lasting = adversary[: 1 if game.scope == "step" else None]
-    origin = game.observe(game.reset(key))
+    origin = game.starts(key, 1)[0]
     keys = jax.random.split(key)
     batches = jax.random.randint(keys[0], (updates, batch), 0, pool.obs.shape[0])
     noises = jax.random.normal(keys[1], (updates, batch, *pool.obs.shape[1:]))

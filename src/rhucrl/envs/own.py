@@ -1,0 +1,298 @@
+"""Games on the host: the robots, and `wrap`, which makes one of any continuous-control Gymnasium environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from rhucrl.envs import MIXED, Mixture, Scope, Setting, demand_member, demand_strength
+from rhucrl.envs.disturbances import Disturbance, Forces, Masses
+from rhucrl.envs.face import ZeroSumEnv
+from rhucrl.envs.game import Box, Execution, Game, execution, join
+from rhucrl.envs.physics import body_names, is_mujoco, mujoco_of, quiet
+from rhucrl.envs.robots import ROBOTS
+from rhucrl.envs.simulators import MeanVelocity, Simulator, time_limit
+from rhucrl.envs.systems import HostSystem
+from rhucrl.errors import UsageError
+
+Known = Callable[..., Any]
+Learned = Literal["learned"]
+
+STARTS = 64  # recorded observations at reset
+SURVEY = 256  # random steps that scale a wrapped environment's numbers
+
+
+class Facts(NamedTuple):
+    """A host game's numbers. `reach` is the adversary's box at strength 1."""
+
+    agent: Box
+    reach: Box
+    neutral: Float[Array, " qbar"]
+    observation: Box
+    scale: Float[Array, " p"]
+    rewards: Box
+    starts: Float[Array, "n p"]
+
+
+class HostGame(Game):
+    """A game whose real system is a simulator on the host."""
+
+    strength: Float[Array, ""] = eqx.field(converter=jnp.float32)
+    facts: Facts
+    scope: Scope = eqx.field(static=True)
+    horizon: int = eqx.field(static=True)
+    name: str = eqx.field(static=True)
+    setting: Setting = eqx.field(static=True)
+    mixture: Mixture | None = eqx.field(static=True)
+    known_reward: Known | Learned = eqx.field(static=True)
+    known_end: Known | Learned | None = eqx.field(static=True)
+
+    @property
+    def agent(self) -> Box:
+        return self.facts.agent
+
+    @property
+    def adversary(self) -> Box:
+        if self.mixture:
+            return self.facts.agent
+        (low, high), neutral = self.facts.reach, self.facts.neutral
+        return Box(neutral + self.strength * (low - neutral), neutral + self.strength * (high - neutral))
+
+    @property
+    def neutral(self) -> Array:
+        return self.facts.neutral
+
+    @property
+    def observation(self) -> Box:
+        return self.facts.observation
+
+    @property
+    def scale(self) -> Array:
+        return self.facts.scale
+
+    @property
+    def reward_range(self) -> tuple[Array, Array]:
+        return self.facts.rewards.low[0], self.facts.rewards.high[0]
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        heads = {"reward": self.known_reward, "terminated": self.known_end}
+        return tuple(name for name, function in heads.items() if function == "learned")
+
+    def options(self) -> dict[str, Any]:
+        strength = round(float(self.strength), 6)
+        names = ("setting", "mixture", "scope", "horizon")
+        return {"env": self.name, "strength": strength, **{name: getattr(self, name) for name in names}}
+
+    def execute(self, action: Array, adversary: Array) -> Execution:
+        return execution(self.mixture, self.strength, action, adversary)
+
+    def model_input(self, obs: Array, executed: Array, adversary: Array) -> Array:
+        disturbed = self.setting in ("adversarial", "parameter")
+        return join(obs, executed, adversary) if disturbed else join(obs, executed)
+
+    def reward(self, obs: Array, executed: Array, adversary: Array, next_obs: Array) -> Array:
+        return self._known("reward", self.known_reward)(obs, executed, adversary, next_obs)
+
+    def terminated(self, next_obs: Array) -> Array:
+        if self.known_end is None:
+            return jnp.zeros(next_obs.shape[:-1], bool)
+        return self._known("terminated", self.known_end)(next_obs)
+
+    @staticmethod
+    def _known(name: str, function: Any) -> Known:
+        if function == "learned":
+            raise UsageError(f"this game's {name} is to be learned: ask the model, or wrap with {name}=function")
+        return function
+
+    def sample(self, key: PRNGKeyArray, n: int) -> Array:
+        return self.starts(key, n)  # no simulator can be put into any state
+
+    def starts(self, key: PRNGKeyArray, n: int) -> Array:
+        return self.facts.starts[jax.random.randint(key, (n,), 0, self.facts.starts.shape[0])]
+
+
+def make_robot(
+    name: str, setting: Setting, strength: float, scope: Scope, mixture: Mixture | None, horizon: int
+) -> ZeroSumEnv:
+    """A row of the table of robots as a game."""
+    row = ROBOTS[name]
+    quiet()
+    env = gym.make(row.gymnasium, max_episode_steps=-1, disable_env_checker=True).unwrapped
+    simulator = Simulator(MeanVelocity(env, row.hidden) if row.hidden else env)
+    disturbance = {"adversarial": Forces(row.bodies, row.axes), "parameter": Masses(row.bodies[0], *row.masses)}
+    starts = np.stack([simulator.reset(seed) for seed in range(STARTS)])
+    edge = np.asarray(row.edge)
+    return _assemble(
+        simulator, disturbance.get(setting), name, setting, strength, scope, mixture, horizon,
+        reward=row.reward, terminated=row.terminated if row.health else None,
+        observation=(-edge, edge), scale=np.asarray(row.scale), rewards=row.rewards, starts=starts,
+    )  # fmt: skip
+
+
+def wrap(
+    env: gym.Env,
+    setting: Setting | None = None,
+    strength: float | None = None,
+    *,
+    reward: Known | Learned = "learned",
+    terminated: Known | Learned | None = "learned",
+    disturbance: Disturbance | None = None,
+    scope: Scope | None = None,
+    mixture: Mixture | None = None,
+    horizon: int | None = None,
+    reward_range: tuple[float, float] | None = None,
+    name: str = "own",
+) -> ZeroSumEnv:
+    """Any continuous-control Gymnasium environment as a game; `rhucrl.check_env` tells whether it is a sound one.
+
+    The settings are those of `make`. `action` (the default) works on every environment; `adversarial` and `parameter`
+    use `disturbance`, or on MuJoCo environments forces on and the mass of the first body. With a disturbance the
+    default is `adversarial`. `reward(obs, executed, adversary, next_obs)` and `terminated(next_obs)` are batched JAX
+    functions of what is known; "learned" leaves them to a model (see `game.learned`), terminated=None says that
+    episodes never end before the horizon. Some random steps are taken, to learn the numbers' sizes.
+    """
+    setting = setting or ("adversarial" if disturbance is not None else "action")
+    demand_member("setting", setting, Setting)
+    demand_member("scope", scope or "step", Scope)
+    demand_member("mixture", mixture or "noisy", Mixture)
+    if problems := space_problems(env):
+        raise UsageError(problems[0])
+    for what, function in (("reward", reward), ("terminated", terminated)):
+        if not (function == "learned" or callable(function) or (what == "terminated" and function is None)):
+            raise UsageError(f'{what}={function!r} is neither a function nor "learned": give one of them')
+    if setting in ("adversarial", "parameter"):
+        disturbance = disturbance or _first_body(env, setting)
+    elif disturbance is not None:
+        raise UsageError(f"setting {setting!r} has no disturbance: leave it out, or choose setting='adversarial'")
+    given = strength if strength is not None else _strength(setting, disturbance)
+    demand_strength("own", setting, given)
+    simulator = Simulator(env)
+    survey = _survey(simulator)
+    if disturbance is not None:
+        disturbance.apply(env, np.asarray(disturbance.neutral))  # a mistake in it is told now
+    low, high = survey.rewards.min(), survey.rewards.max()
+    generous = max(high - low, abs(high), abs(low), 1e-3)
+    space: Any = env.observation_space
+    return _assemble(
+        simulator, disturbance, name, setting, given, scope or ("episode" if setting == "parameter" else "step"),
+        (mixture or "noisy") if setting == "action" else None, _horizon(env, horizon),
+        reward=reward, terminated=terminated, observation=(space.low, space.high),
+        scale=np.where(survey.obs.std(0) > 1e-6, survey.obs.std(0), 1.0),
+        rewards=reward_range or (low - 5 * generous, high + 5 * generous), starts=survey.starts,
+    )  # fmt: skip
+
+
+def adopt(
+    name: str, env: Any, setting: Setting, strength: float | None, scope: Scope | None, mixture: Mixture | None,
+    horizon: int | None,
+) -> ZeroSumEnv:  # fmt: skip
+    """A user's environment under the name by which it can be made again."""
+    if not isinstance(env, gym.Env):
+        raise UsageError(f"{name} gave a {type(env).__name__}, not a Gymnasium environment: return one")
+    if not isinstance(env, ZeroSumEnv):
+        return wrap(env, setting, strength, scope=scope, mixture=mixture, horizon=horizon, name=name)
+    if isinstance(env.game, HostGame):
+        env.game = dataclasses.replace(env.game, name=name)
+    return env
+
+
+def _assemble(
+    simulator: Simulator, disturbance: Disturbance | None, name: str, setting: Setting, strength: float, scope: Scope,
+    mixture: Mixture | None, horizon: int, *, reward: Any, terminated: Any, observation: tuple[Any, Any], scale: Any,
+    rewards: tuple[float, float], starts: Any,
+) -> ZeroSumEnv:  # fmt: skip
+    space: Any = simulator.env.action_space
+    agent = _box(space.low, space.high)
+    neutral = np.zeros(agent.size if setting in MIXED else 1)
+    reach = (neutral, neutral)
+    if disturbance is not None:
+        reach, neutral = disturbance.box, disturbance.neutral
+    facts = Facts(
+        agent, _box(*reach), jnp.asarray(neutral, jnp.float32), _box(*observation), jnp.asarray(scale, jnp.float32),
+        _box(*([edge] for edge in rewards)), jnp.asarray(starts, jnp.float32),
+    )  # fmt: skip
+    game = HostGame(
+        strength=jnp.float32(strength), facts=facts, scope=scope, horizon=horizon, name=name, setting=setting,
+        mixture=mixture, known_reward=reward, known_end=terminated,
+    )  # fmt: skip
+    return ZeroSumEnv(game, HostSystem(game, simulator, disturbance, mixture))
+
+
+def space_problems(env: gym.Env) -> list[str]:
+    """What keeps an environment from being a game, in plain words."""
+    problems = []
+    seen, acts = env.observation_space, env.action_space
+    if not isinstance(seen, gym.spaces.Box):
+        problems.append(
+            f"the observations are a {type(seen).__name__} space, not a Box: "
+            "gymnasium.wrappers.FlattenObservation helps"
+        )
+    elif len(seen.shape) != 1 or seen.dtype is None or seen.dtype.kind != "f":
+        problems.append(
+            f"the observations have shape {seen.shape} and type {seen.dtype}, not one axis of floats: "
+            "gymnasium.wrappers.FlattenObservation and DtypeObservation help"
+        )
+    if not isinstance(acts, gym.spaces.Box):
+        problems.append(f"the actions are a {type(acts).__name__} space, not a Box: only continuous control is a game")
+    elif len(acts.shape) != 1 or acts.dtype is None or acts.dtype.kind != "f":
+        problems.append(f"the actions have shape {acts.shape} and type {acts.dtype}, not one axis of floats")
+    elif not acts.is_bounded():
+        problems.append("the actions are unbounded: give the Box finite limits (gymnasium.wrappers.RescaleAction)")
+    return problems
+
+
+def _box(low: Any, high: Any) -> Box:
+    return Box(jnp.asarray(np.asarray(low), jnp.float32), jnp.asarray(np.asarray(high), jnp.float32))
+
+
+def _first_body(env: gym.Env, setting: Setting) -> Disturbance:
+    if not is_mujoco(env):
+        raise UsageError(
+            f"setting {setting!r} needs a MuJoCo environment or a disturbance of your own: give disturbance=..., "
+            "or choose setting='action'"
+        )
+    name = body_names(mujoco_of(env)[0])[0]
+    return Forces(name) if setting == "adversarial" else Masses(name)
+
+
+def _strength(setting: Setting, disturbance: Disturbance | None) -> float:
+    return {"none": 0.0, "action": 0.3}.get(setting, getattr(disturbance, "strength", 1.0))
+
+
+def _horizon(env: gym.Env, horizon: int | None) -> int:
+    limit = getattr(time_limit(env), "_max_episode_steps", None)
+    if horizon is None and limit is None:
+        raise UsageError("nobody says how long an episode is: wrap with horizon=..., the number of its steps")
+    if horizon is not None and (horizon < 1 or (limit is not None and horizon > limit)):
+        raise UsageError(f"horizon {horizon} is outside [1, {limit or math.inf}], the environment's own limit")
+    return int(horizon if horizon is not None else limit or 0)
+
+
+class Survey(NamedTuple):
+    starts: np.ndarray
+    obs: np.ndarray
+    rewards: np.ndarray
+
+
+def _survey(simulator: Simulator) -> Survey:
+    """Resets, and random steps."""
+    starts = np.stack([simulator.reset(seed) for seed in range(STARTS)])
+    space: Any = simulator.env.action_space
+    generator, rows = np.random.default_rng(0), []
+    for _ in range(SURVEY):
+        seen = simulator.step(generator.uniform(space.low, space.high).astype(space.dtype))
+        rows.append((seen.obs, seen.reward))
+        if seen.terminated or seen.truncated:
+            simulator.reset(None)
+    obs, rewards = zip(*rows, strict=True)
+    return Survey(starts, np.stack(obs), np.asarray(rewards))

@@ -21,7 +21,7 @@ from rhucrl.solvers.policies import AdversaryPolicy, AgentPolicy, Player
 
 DISCOUNT = 0.9
 STATES = np.array([-1.5, -0.7, -0.2, 0.1, 0.5, 1.1, 1.6])
-ROUNDS, UPDATES = 8, 100
+ROUNDS, UPDATES = 12, 100
 POINTS = agent_candidates(Probe().agent, 9)
 
 

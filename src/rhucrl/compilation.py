@@ -9,7 +9,7 @@ import platform
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import jax
 
@@ -25,7 +25,7 @@ def compiled(*static: str, often: bool = True) -> Callable[[F], F]:
     A program that does not run `often` is not even worth the slower, better fusions.
     """
     options = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": often}
-    return functools.partial(jax.jit, static_argnames=static, compiler_options=options)
+    return cast(Callable[[F], F], functools.partial(jax.jit, static_argnames=static, compiler_options=options))
 
 
 def enable_cache() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -70,9 +71,20 @@ def numbers(config: TrainConfig, episode: int) -> Numbers:
     return Numbers(*(jnp.float32(x) for x in parts))
 
 
-def fresh(config: TrainConfig, game: Game) -> State:
-    keys = jax.random.split(jax.random.key(config.seed), 3)
-    game = training_game(config, game)
+def initial(config: TrainConfig, game: Game) -> State:
+    """The state before the first episode."""
+    game, key = training_game(config, game), jax.random.key(config.seed)
+    build = compiled("config", "capacity", often=False)(fresh)
+    return build(programs(config), game, config.episodes * game.horizon, key)
+
+
+def programs(config: TrainConfig) -> TrainConfig:
+    """What the compiled programs depend on: runs of other seeds, lengths and strengths share them."""
+    return dataclasses.replace(config, seed=0, episodes=1, random_episodes=1, strength=None, beta=1.0)
+
+
+def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> State:
+    keys = jax.random.split(key, 3)
     p, q, qbar = game.observation.size, game.agent.size, game.adversary.size
     inputs = p + (qbar if game.scope == "episode" else 0)
     critics = [Critic(inputs, config.features, config.width, config.frequency, k) for k in keys[:2]]
@@ -82,12 +94,9 @@ def fresh(config: TrainConfig, game: Game) -> State:
         model = ensemble.create(game, config.heads, config.model_width, keys[2])
         optimiser = ensemble.optimiser(jnp.float32(0)).init(eqx.filter(model.heads, eqx.is_array))
     agent, response = (value_iteration.start(critic) for critic in critics)
-    replay = store.empty(config.episodes * game.horizon, (p, q, qbar), config.heads)
+    replay = store.empty(capacity, (p, q, qbar), config.heads)
     pair = players(config, game, model, agent, response, numbers(config, 0))
     return State(model, optimiser, agent, response, replay, pair, pair, jnp.float32(-jnp.inf), jnp.int32(-1))
-
-
-initial = compiled("config", often=False)(fresh)
 
 
 def players(config: TrainConfig, game: Game, model: Model, agent: Values, response: Values, numbers: Numbers) -> Pair:
@@ -254,7 +263,7 @@ def episode(config: TrainConfig, game: Game, state: State, index: int) -> tuple[
     game = training_game(config, game)
     keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index), 3)
     explore = index < config.random_episodes
-    n = numbers(config, index)
+    n, config = numbers(config, index), programs(config)
     metrics: dict = {"episode": index}
     if not explore:
         state, selected = select(config, game, state, n, keys[0])

@@ -119,7 +119,8 @@ def with_room(state: State, capacity: int) -> State:
 def state_like(config: TrainConfig, episodes: int) -> State:
     """The shape of a checkpoint of a run of so many episodes."""
     config = dataclasses.replace(config, episodes=episodes)
-    return eqx.filter_eval_shape(protocol.fresh, config, game_of(config))
+    game = protocol.training_game(config, game_of(config))
+    return eqx.filter_eval_shape(protocol.fresh, config, game, config.episodes * game.horizon, jax.random.key(0))
 
 
 def pair_like(config: TrainConfig) -> protocol.Pair:

@@ -17,6 +17,7 @@ from rhucrl.algorithms import ALGORITHMS
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
 from rhucrl.protocol import State
+from rhucrl.solvers.policies import AdversaryPolicy
 from rhucrl.training import game_of
 
 enable_cache()
@@ -108,7 +109,7 @@ def test_without_an_opponent_nobody_disturbs_the_data(case):
 @pytest.mark.parametrize("case", ["rh-ucrl", "best-response", "maximin-mb", "parameter"])
 def test_the_deployed_adversary_is_the_one_of_the_table(case):
     told = run(case)
-    who = {"response": lambda pair: pair.response, "own": lambda pair: protocol.AdversaryPolicy(pair.policy.player)}
+    who = {"response": lambda pair: pair.response, "own": lambda pair: AdversaryPolicy(pair.policy.player)}
     adversary = who[ALGORITHMS[told.config.algo].deployed]
 
     @jax.jit

@@ -1,0 +1,154 @@
+"""The solver of small games: fitted value iteration for both problems, and players that look ahead in the model.
+
+It considers every pair of candidate actions at every state, so it is for actions of few dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from rhucrl import replay as store
+from rhucrl.algorithms import ALGORITHMS
+from rhucrl.compilation import compiled
+from rhucrl.config import TrainConfig
+from rhucrl.envs.game import Game
+from rhucrl.models.prediction import Model
+from rhucrl.replay import Replay
+from rhucrl.solvers import value_iteration
+from rhucrl.solvers.backup import Numbers, value
+from rhucrl.solvers.bounds import bounds, pessimistic
+from rhucrl.solvers.candidates import adversary_candidates, agent_candidates
+from rhucrl.solvers.critic import Critic
+from rhucrl.solvers.policies import AdversaryPolicy, AgentPolicy, Player
+from rhucrl.solvers.value_iteration import Proposals, Values
+
+PERTURBATION = 0.4  # largest standard deviation of replayed start states, in units of the observation's scale
+
+Opponent = Callable[[Array, Array], Array]
+
+
+class Learner(NamedTuple):
+    """The critics of both problems."""
+
+    agent: Values
+    response: Values
+
+
+class Pair(NamedTuple):
+    """(pi_t, pibar_t): the agent and the response to it."""
+
+    policy: AgentPolicy
+    response: AdversaryPolicy
+
+
+def begin(config: TrainConfig, game: Game, keys: PRNGKeyArray) -> Learner:
+    inputs = game.observation.size + (game.adversary.size if game.scope == "episode" else 0)
+    critics = [Critic(inputs, config.features, config.width, config.frequency, key) for key in keys]
+    return Learner(*(value_iteration.start(critic) for critic in critics))
+
+
+def players(config: TrainConfig, game: Game, model: Model, learner: Learner, numbers: Numbers) -> Pair:
+    """The policies that the critics stand for."""
+    row = ALGORITHMS[config.algo]
+    adversary = adversary_candidates(game, row.opponent)
+    mine = Player(game, model, learner.agent.average, jnp.float32(row.agent_eta), numbers, adversary)
+    theirs = Player(game, model, learner.response.average, jnp.float32(row.response_eta), numbers, adversary)
+    return Pair(AgentPolicy(mine, agent_candidates(game.agent, config.acting_points)), AdversaryPolicy(theirs))
+
+
+def deployed(config: TrainConfig, pair: Pair) -> Opponent:
+    """The adversary that plays the real episodes: the response, that of the agent's own problem, or nobody."""
+    choice, game = ALGORITHMS[config.algo].deployed, pair.policy.player.game
+    if choice == "none":
+        return lambda obs, action: jnp.broadcast_to(game.neutral, (*obs.shape[:-1], game.adversary.size))
+    return pair.response if choice == "response" else AdversaryPolicy(pair.policy.player)
+
+
+def improve(
+    config: TrainConfig, game: Game, model: Model, replay: Replay, learner: Learner, numbers: Numbers,
+    keys: PRNGKeyArray,
+) -> tuple[Learner, dict[str, Array]]:  # fmt: skip
+    """Solve both problems in the current model (`eq:rhucrl`)."""
+    agent, agent_loss = solve_agent(config, game, model, replay, learner, numbers, keys[0])
+    learner = learner._replace(agent=agent)
+    response, response_loss = solve_response(config, game, model, replay, learner, numbers, keys[1])
+    return learner._replace(response=response), {"agent_loss": agent_loss, "response_loss": response_loss}
+
+
+@compiled("config")
+def solve_agent(
+    config: TrainConfig, game: Game, model: Model, replay: Replay, learner: Learner, numbers: Numbers, key: PRNGKeyArray
+) -> tuple[Values, Array]:
+    """The agent's problem, `eq:rhucrl:learner`: every candidate is considered."""
+    candidates = agent_candidates(game.agent, config.agent_points)
+
+    def proposals(obs: Array) -> Array:
+        return jnp.broadcast_to(candidates, (*obs.shape[:-1], *candidates.shape))
+
+    sign = ALGORITHMS[config.algo].agent_eta
+    return solve(config, game, model, replay, learner.agent, proposals, sign, config.pool, numbers, key)
+
+
+@compiled("config")
+def solve_response(
+    config: TrainConfig, game: Game, model: Model, replay: Replay, learner: Learner, numbers: Numbers, key: PRNGKeyArray
+) -> tuple[Values, Array]:
+    """The adversary's problem, `eq:rhucrl:adversary`: the agent's action is the chosen policy's."""
+    policy = players(config, game, model, learner, numbers).policy
+
+    def proposals(obs: Array) -> Array:
+        return policy(obs)[..., None, :]
+
+    sign = ALGORITHMS[config.algo].response_eta
+    return solve(config, game, model, replay, learner.response, proposals, sign, config.pool // 8, numbers, key)
+
+
+def solve(
+    config: TrainConfig, game: Game, model: Model, replay: Replay, values: Values, proposals: Proposals, sign: int,
+    pool: int, numbers: Numbers, key: PRNGKeyArray,
+) -> tuple[Values, Array]:  # fmt: skip
+    """All gradient steps of an episode for one problem."""
+    keys = jax.random.split(key, 3)
+    adversary = adversary_candidates(game, ALGORITHMS[config.algo].opponent)
+    starts = start_states(config, game, replay, pool, keys[0])
+    rollouts = value_iteration.rollouts(
+        game, model, values.target, starts, proposals, adversary, jnp.float32(sign), numbers,
+        config.model_steps, keys[1],
+    )  # fmt: skip
+    updates = round(config.updates * game.horizon)
+    return value_iteration.improve(
+        game, values, rollouts, adversary, jnp.float32(sign), numbers, config.batch, updates, keys[2]
+    )
+
+
+@compiled("config")
+def judge(
+    config: TrainConfig, game: Game, model: Model, learner: Learner, champion: AgentPolicy, numbers: Numbers,
+    key: PRNGKeyArray,
+) -> dict[str, Array]:  # fmt: skip
+    """J^(o), J^(e), J^(p) of the chosen pair, what both critics say about the start, and J^(p) of the champion."""
+    pair = players(config, game, model, learner, numbers)
+    keys = jax.random.split(key)
+    j = bounds(*pair, deployed(config, pair), model, keys[0])
+    origin = pair.policy.player.origin()
+    return {
+        "J_optimistic": j.optimistic, "J_expected": j.expected, "J_pessimistic": j.pessimistic,
+        "J_pessimistic_output": pessimistic(champion, pair.response, deployed(config, pair), model, keys[1]),
+        "agent_value": value(game, learner.agent.critic, origin, game.neutral),
+        "response_value": value(game, learner.response.critic, origin, game.neutral),
+    }  # fmt: skip
+
+
+def start_states(config: TrainConfig, game: Game, replay: Replay, n: int, key: PRNGKeyArray) -> Float[Array, "n p"]:
+    """Where model rollouts start: anywhere, and near what was seen."""
+    keys = jax.random.split(key, 4)
+    broad = round(config.broad * n)
+    seen = replay.data.obs[store.draw(replay, n - broad, keys[1])]
+    spread = jax.random.uniform(keys[3], (n - broad, 1), maxval=PERTURBATION)
+    seen = game.project(seen + spread * game.scale * jax.random.normal(keys[2], seen.shape))
+    return jnp.concatenate([game.sample(keys[0], broad), seen])

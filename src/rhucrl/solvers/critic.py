@@ -12,25 +12,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from rhucrl.solvers.networks import Layer
+
 
 def wave(turns: Array) -> Array:
     """A sine drawn with parabolas, of period 1: continuously differentiable, and much cheaper than a sine."""
     phase = turns - jnp.round(turns)
     return 8 * phase - 16 * phase * jnp.abs(phase)
-
-
-class Layer(eqx.Module):
-    """An affine layer, with normal weights of variance gain / inputs and no bias at first."""
-
-    weight: Float[Array, "outputs inputs"]
-    bias: Float[Array, " outputs"]
-
-    def __init__(self, inputs: int, outputs: int, gain: float, key: PRNGKeyArray):
-        self.weight = jax.random.normal(key, (outputs, inputs)) * jnp.sqrt(gain / inputs)
-        self.bias = jnp.zeros(outputs)
-
-    def __call__(self, x: Float[Array, "*b inputs"]) -> Float[Array, "*b outputs"]:
-        return x @ self.weight.T + self.bias
 
 
 class Critic(eqx.Module):

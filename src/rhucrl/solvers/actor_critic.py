@@ -1,0 +1,212 @@
+"""The solver of the paper: a two-player actor-critic in the model, for actions of any dimension.
+
+Both problems (`eq:rhucrl`) are one update over short rollouts of the model. The agent's has a policy, an adversary that
+minimises, and an optimistic eta; the response's has the frozen policy, its own adversary and a pessimistic eta. State
+values are enough, since the model supplies the next state: pathwise gradients flow through them, the model, the reward
+and the policies, and one backward pass gives every player's gradient.
+
+A single adversary network is easily outwitted for a while, so that every start state is rolled out against several
+adversaries, the network and some extremes that are held over the rollout, and the worst rollout counts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from rhucrl.envs.game import Box, Game
+from rhucrl.hallucination import hallucinate
+from rhucrl.models.prediction import Model
+from rhucrl.replay import Replay, statistics
+from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron
+
+KEENNESS = 0.1  # the cost of full optimism, in units of the critics
+MARGIN = 0.1  # predicted states stay within the range of the data and so much more
+
+
+class Numbers(NamedTuple):
+    beta: Array
+    discount: Array
+    trace: Array
+    learning_rate: Array
+    target_rate: Array
+
+
+class Networks(NamedTuple):
+    """What the gradient steps change."""
+
+    agent: Perceptron
+    adversary: Perceptron
+    critics: list[Perceptron]
+    log_temperature: Float[Array, ""]
+
+
+class Problem(NamedTuple):
+    networks: Networks
+    targets: list[Perceptron]
+    optimiser: optax.OptState
+
+
+class World(NamedTuple):
+    """What a problem is solved in: it does not change during an episode's updates."""
+
+    game: Game
+    model: Model
+    normaliser: Normaliser
+    limits: Box
+    sign: Array  # of eta
+
+
+adam = optax.chain(optax.clip_by_global_norm(100.0), optax.scale_by_adam())
+
+
+def unit(game: Game, discount: Array) -> Array:
+    """The reward that a critic's output of 1 stands for."""
+    low, high = game.reward_range
+    return (high - low) / (1 - discount) / 32
+
+
+def begin(game: Game, width: int, key: PRNGKeyArray) -> Problem:
+    keys = jax.random.split(key, 4)
+    p = game.observation.size
+    critics = [Perceptron((p, 2 * width, width, 1), k, normalised=True) for k in keys[:2]]
+    boxes = zip((game.agent, game.adversary), keys[2:], strict=True)
+    players = (Perceptron((p, width, width, 2 * box.size), k) for box, k in boxes)
+    networks = Networks(*players, critics, jnp.log(jnp.float32(0.1)))
+    return Problem(networks, critics, adam.init(networks))
+
+
+def world(game: Game, model: Model, replay: Replay, sign: int) -> World:
+    seen = replay.filled[:, None] > 0
+    low = jnp.where(seen, replay.data.following, jnp.inf).min(0)
+    high = jnp.where(seen, replay.data.following, -jnp.inf).max(0)
+    margin = MARGIN * (high - low)
+    normaliser = Normaliser(*statistics(replay.data.obs, replay.filled))
+    return World(game, model, normaliser, Box(low - margin, high + margin), jnp.float32(sign))
+
+
+def values(world: World, critics: list[Perceptron], obs: Float[Array, "*b p"], scale: Array) -> Array:
+    """Both critics' values in reward units, on a leading axis."""
+    x = world.normaliser(obs)
+    return scale * jnp.stack([critic(x)[..., 0] for critic in critics])
+
+
+class Rollouts(NamedTuple):
+    """Model rollouts of every start state against every adversary: axes are (step, lane, start)."""
+
+    obs: Float[Array, "t k n p"]
+    following: Float[Array, "t k n p"]
+    reward: Float[Array, "t k n"]
+    alive: Float[Array, "t k n"]
+    density: Float[Array, "t k n"]
+
+
+def rollouts(
+    world: World, networks: Networks, targets: list[Perceptron], starts: Float[Array, "n p"],
+    held: Float[Array, "k n qbar"], scale: Array, numbers: Numbers, length: int, key: PRNGKeyArray,
+) -> Rollouts:  # fmt: skip
+    """Lane 0 is the adversary network's; the others hold one of `held` from the first step to the last."""
+    game, model = world.game, world.model
+    lanes, n = held.shape[0] + 1, starts.shape[0]
+    p, q, qbar = game.observation.size, game.agent.size, game.adversary.size
+    keys = jax.random.split(key, 4)
+    agent = Gaussian(networks.agent, world.normaliser, game.agent)
+    opponent = Gaussian(networks.adversary, world.normaliser, game.adversary)
+    noises = (
+        jax.random.normal(keys[0], (length, 1, n, q)), jax.random.normal(keys[1], (length, 1, n, qbar)),
+        jax.random.normal(keys[2], (length, 1, n, p)), jax.random.randint(keys[3], (length, 1, n), 0, model.members),
+    )  # fmt: skip
+
+    def slope(obs: Array) -> Array:
+        return jax.grad(lambda obs: values(world, targets, obs, scale).mean(0).sum())(obs)
+
+    def step(obs: Array, drawn: tuple[Array, Array, Array, Array]):
+        mine, theirs, omega, member = drawn
+        action, density = agent.sample(obs, jnp.broadcast_to(mine, (lanes, n, q)))
+        adversary = jnp.concatenate([opponent.sample(obs[:1], theirs)[0], held])
+        executed = game.execute(action, adversary).action[0]
+        prediction = model.predict(obs, executed, adversary)
+        gain = jax.lax.stop_gradient(numbers.beta * prediction.epistemic * slope(obs))
+        priced = jnp.clip(gain / (KEENNESS * scale), -1, 1)
+        eta = jnp.where(world.sign > 0, priced, -jnp.sign(gain))
+        mean, std = model.member(obs, executed, adversary, jnp.broadcast_to(member, (lanes, n)))
+        plausible = hallucinate(prediction, eta, numbers.beta, omega)
+        following = world.limits.clip(jnp.where(world.sign == 0, mean + omega * std, plausible))
+        reward = game.reward(obs, executed, adversary, following)
+        alive = 1.0 - game.terminated(following)
+        return following, Rollouts(obs, following, reward, alive, density)
+
+    return jax.lax.scan(step, jnp.broadcast_to(starts, (lanes, n, p)), noises)[1]
+
+
+def returns(reward: Array, alive: Array, later: Array, numbers: Numbers) -> Float[Array, "t k n"]:
+    """lambda-returns; `later` are the values of the following states."""
+
+    def back(following: Array, x: tuple[Array, Array, Array]):
+        reward, alive, later = x
+        value = reward + numbers.discount * alive * ((1 - numbers.trace) * later + numbers.trace * following)
+        return value, value
+
+    return jax.lax.scan(back, later[-1], (reward, alive, later), reverse=True)[1]
+
+
+def loss(
+    networks: Networks, targets: list[Perceptron], world: World, starts: Array, held: Array, numbers: Numbers,
+    length: int, key: PRNGKeyArray,
+) -> tuple[Array, dict[str, Array]]:  # fmt: skip
+    """One number whose gradient moves every network, the adversary's with the opposite sign."""
+    scale = unit(world.game, numbers.discount)
+    frozen = jax.lax.stop_gradient
+    paths = rollouts(world, networks, targets, starts, held, scale, numbers, length, key)
+    temperature = jnp.exp(frozen(networks.log_temperature))
+    reward = paths.reward - temperature * paths.density
+    g = returns(reward, paths.alive, values(world, targets, paths.following, scale).min(0), numbers)
+    reached = jnp.concatenate([jnp.ones_like(g[:1]), jnp.cumprod(paths.alive[:-1], 0)])
+    if held.shape[0]:  # only at the start is the worst of the adversaries known
+        worst = g[:1].min(1, keepdims=True)
+        goal, weight, obs = frozen(worst), jnp.ones_like(worst), paths.obs[:1, :1]
+        gain = (worst.mean() + g[0, 0].mean()) / 2
+    else:
+        goal, weight, obs = frozen(g), frozen(reached), paths.obs
+        gain = (weight * g).sum() / weight.sum()
+    error = jnp.square((values(world, networks.critics, frozen(obs), scale) - goal) / scale)
+    critic_loss = (weight * error).sum() / weight.sum()
+    entropy = -paths.density.mean()
+    calm = networks.log_temperature * frozen(entropy + world.game.agent.size)
+    told = {"critic_loss": critic_loss, "gain": gain, "entropy": entropy, "temperature_entropy": temperature}
+    return critic_loss - gain / scale + calm, told
+
+
+def improve(
+    world: World, problem: Problem, replay: Replay, corners: Float[Array, "c qbar"], numbers: Numbers, frozen: bool,
+    lanes: int, batch: int, length: int, updates: int, key: PRNGKeyArray,
+) -> tuple[Problem, dict[str, Array]]:  # fmt: skip
+    """All gradient steps of an episode. `frozen`: the agent stays as it is, and the adversary responds to it."""
+    keys = jax.random.split(key, 3)
+    index = jax.random.randint(keys[0], (updates, batch), 0, jnp.maximum(replay.size, 1))
+    corner = jax.random.randint(keys[1], (updates, lanes - 1, batch), 0, corners.shape[0])
+    share = jnp.float32(0 if frozen else 1)
+
+    def update(problem: Problem, drawn: tuple[Array, Array, PRNGKeyArray]):
+        index, corner, key = drawn
+        starts = replay.data.obs[index]
+        gradient, told = jax.grad(loss, has_aux=True)(
+            problem.networks, problem.targets, world, starts, corners[corner], numbers, length, key
+        )
+        gradient = gradient._replace(
+            agent=jax.tree.map(lambda g: share * g, gradient.agent),
+            adversary=jax.tree.map(jnp.negative, gradient.adversary),
+            log_temperature=share * gradient.log_temperature,
+        )
+        direction, state = adam.update(gradient, problem.optimiser)
+        networks = jax.tree.map(lambda w, d: w - numbers.learning_rate * d, problem.networks, direction)
+        rate = numbers.target_rate
+        targets = jax.tree.map(lambda slow, fast: slow + rate * (fast - slow), problem.targets, networks.critics)
+        return Problem(networks, targets, state), told
+
+    problem, told = jax.lax.scan(update, problem, (index, corner, jax.random.split(keys[2], updates)))
+    return problem, jax.tree.map(lambda x: x[-updates // 4 :].mean(), told)

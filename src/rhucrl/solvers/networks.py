@@ -1,0 +1,102 @@
+"""Plain networks: layers, a perceptron, and the squashed Gaussian policy that acts inside a box."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from rhucrl.envs.game import Box
+
+CALMEST, WILDEST = -5.0, 1.0  # logarithms of a policy's standard deviation, before it is squashed
+
+
+class Layer(eqx.Module):
+    """An affine layer, with normal weights of variance gain / inputs and no bias at first."""
+
+    weight: Float[Array, "outputs inputs"]
+    bias: Float[Array, " outputs"]
+
+    def __init__(self, inputs: int, outputs: int, gain: float, key: PRNGKeyArray):
+        self.weight = jax.random.normal(key, (outputs, inputs)) * jnp.sqrt(gain / inputs)
+        self.bias = jnp.zeros(outputs)
+
+    def __call__(self, x: Float[Array, "*b inputs"]) -> Float[Array, "*b outputs"]:
+        return x @ self.weight.T + self.bias
+
+
+class Perceptron(eqx.Module):
+    """SiLU layers, normalised if asked for: that keeps critics from running away on little data."""
+
+    layers: list[Layer]
+    normalised: bool = eqx.field(static=True)
+
+    def __init__(self, sizes: tuple[int, ...], key: PRNGKeyArray, normalised: bool = False):
+        keys = jax.random.split(key, len(sizes) - 1)
+        gains = [2.0] * (len(sizes) - 2) + [0.01]
+        steps = zip(sizes[:-1], sizes[1:], gains, keys, strict=True)
+        self.layers, self.normalised = [Layer(*step) for step in steps], normalised
+
+    def __call__(self, x: Float[Array, "*b n"]) -> Float[Array, "*b m"]:
+        for layer in self.layers[:-1]:
+            x = layer(x)
+            if self.normalised:
+                x = (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
+            x = jax.nn.silu(x)
+        return self.layers[-1](x)
+
+
+class Normaliser(eqx.Module):
+    """Observations in units of what has been seen, held within five standard deviations."""
+
+    mean: Float[Array, " p"]
+    std: Float[Array, " p"]
+
+    def __call__(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b p"]:
+        return jnp.clip((obs - self.mean) / self.std, -5, 5)
+
+
+class Gaussian(eqx.Module):
+    """A diagonal Gaussian, squashed into the box; called with observations alone, its mode."""
+
+    net: Perceptron
+    normaliser: Normaliser
+    box: Box
+
+    def __call__(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b q"]:
+        return self.box.place(jnp.tanh(self._heads(obs)[0]))
+
+    def sample(self, obs: Float[Array, "*b p"], noise: Float[Array, "*b q"]) -> tuple[Array, Float[Array, "*b"]]:
+        """An action, and the logarithm of its density in the unit box."""
+        mean, log_std = self._heads(obs)
+        raw = mean + jnp.exp(log_std) * noise
+        squash = 2 * (math.log(2) - raw - jax.nn.softplus(-2 * raw))
+        density = -jnp.square(noise) / 2 - log_std - math.log(2 * math.pi) / 2 - squash
+        return self.box.place(jnp.tanh(raw)), density.sum(-1)
+
+    def _heads(self, obs: Array) -> tuple[Array, Array]:
+        mean, log_std = jnp.split(self.net(self.normaliser(obs)), 2, -1)
+        return mean, jnp.clip(log_std, CALMEST, WILDEST)
+
+    def on_host(self) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
+        """The same policy in NumPy, for one observation at a time: cheaper than a step of any simulator."""
+        layers = [(np.asarray(layer.weight).T, np.asarray(layer.bias)) for layer in self.net.layers]
+        mean, std = np.asarray(self.normaliser.mean), np.asarray(self.normaliser.std)
+        low, high = np.asarray(self.box.low), np.asarray(self.box.high)
+
+        def act(obs: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+            x = np.clip((obs.astype(np.float32) - mean) / std, -5, 5)
+            for weight, bias in layers[:-1]:
+                x = x @ weight + bias
+                x = x / (1 + np.exp(-x))
+            x = x @ layers[-1][0] + layers[-1][1]
+            centre, log_std = np.split(x, 2)
+            raw = centre if noise is None else centre + np.exp(np.clip(log_std, CALMEST, WILDEST)) * noise
+            return low + (np.tanh(raw) + 1) / 2 * (high - low)
+
+        return act

@@ -14,7 +14,7 @@ from rhucrl.models.known import KnownModel
 from rhucrl.models.prediction import Prediction
 from rhucrl.solvers import value_iteration
 from rhucrl.solvers.backup import KEENNESS, Numbers, choose_eta, consider, look_ahead, settle, stateless, unit, value
-from rhucrl.solvers.bounds import bounds
+from rhucrl.solvers.bounds import Contest, bounds
 from rhucrl.solvers.candidates import adversary_candidates, agent_candidates
 from rhucrl.solvers.critic import Critic
 from rhucrl.solvers.policies import AdversaryPolicy, AgentPolicy, Player
@@ -163,7 +163,12 @@ def test_bounds_earn_nothing_after_the_end():
     game = Probe(end=-np.inf)
     mine = player(game, Critic(1, 4, 4, 0.3, jax.random.key(0)), KnownModel(game))
     policy, response = AgentPolicy(mine, POINTS), AdversaryPolicy(mine)
-    found = bounds(policy, response, response, KnownModel(game), jax.random.key(0))
+
+    def flat(obs, adversary):
+        return jnp.zeros_like(obs)
+
+    sides = (policy, response, response, mine.adversary, flat, flat)
+    found = bounds(Contest(game, mine.model, *sides, game.project, jnp.float32(1)), jax.random.key(0))
     first = game.reward(jnp.ones(1), policy(jnp.ones(1)), jnp.zeros(1), jnp.zeros(1))
     np.testing.assert_allclose(np.array(found), np.full(3, first), rtol=1e-5)
 

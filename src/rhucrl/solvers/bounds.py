@@ -14,11 +14,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from rhucrl.envs.game import Game
 from rhucrl.hallucination import hallucinate
 from rhucrl.models.prediction import Model
-from rhucrl.solvers.backup import slope
-from rhucrl.solvers.critic import Critic
-from rhucrl.solvers.policies import AdversaryPolicy, AgentPolicy
 from rhucrl.solvers.value_iteration import pick
 
 MEMBERS = 3  # rollouts of sampled ensemble members for J^(e)
@@ -27,8 +25,25 @@ STRAYING = 0.2
 PESSIMIST, NOBODY, OPTIMIST, MEMBER = range(4)
 DEPLOYED, OWN, STRAY = -1, -2, -3
 
-Deployed = Callable[[Array, Array], Array]
+Policy = Callable[[Float[Array, "n p"]], Float[Array, "n q"]]
+Opponent = Callable[[Float[Array, "n p"], Float[Array, "n q"]], Float[Array, "n qbar"]]
+Slope = Callable[[Float[Array, "n p"], Float[Array, "n qbar"]], Float[Array, "n p"]]
 Lane = tuple[int, int]  # a rollout: what chooses its model, and its adversary (a number: that constant one)
+
+
+class Contest(NamedTuple):
+    """Who plays in which model, and where `up` leads the optimist's eta and `down` the pessimist's."""
+
+    game: Game
+    model: Model
+    policy: Policy
+    deployed: Opponent
+    own: Opponent
+    constants: Float[Array, "k qbar"]
+    up: Slope
+    down: Slope
+    project: Callable[[Array], Array]
+    beta: Array
 
 
 class Bounds(NamedTuple):
@@ -37,52 +52,36 @@ class Bounds(NamedTuple):
     pessimistic: Array
 
 
-def bounds(
-    policy: AgentPolicy, response: AdversaryPolicy, deployed: Deployed, model: Model, key: PRNGKeyArray
-) -> Bounds:
-    """Estimates for (pi_t, pibar_t), where pibar_t is `deployed`."""
-    constants = [(PESSIMIST, k) for k in range(len(policy.player.adversary))]
+def bounds(contest: Contest, key: PRNGKeyArray) -> Bounds:
+    """Estimates for (pi_t, pibar_t), where pibar_t is the deployed adversary."""
+    constants = [(PESSIMIST, k) for k in range(len(contest.constants))]
     others = [(OPTIMIST, DEPLOYED), (NOBODY, DEPLOYED), *[(MEMBER, DEPLOYED)] * MEMBERS]
-    lanes = [*others, *attackers(policy), *constants]
-    total = rollouts(policy, response, deployed, model, lanes, key)
+    total = rollouts(contest, [*others, *attackers(contest), *constants], key)
     mean = total[1]
     optimistic, pessimistic = jnp.maximum(total[0], mean), jnp.minimum(total[len(others) :].min(), mean)
     return Bounds(optimistic, total[2 : len(others)].mean(), pessimistic)
 
 
-def pessimistic(
-    policy: AgentPolicy, response: AdversaryPolicy, deployed: Deployed, model: Model, key: PRNGKeyArray
-) -> Array:
-    """J^(p) of any policy in `model`, against the adversaries of this moment."""
-    return rollouts(policy, response, deployed, model, attackers(policy), key).min()
+def pessimistic(contest: Contest, key: PRNGKeyArray) -> Array:
+    """J^(p) of any policy against the adversaries that answer to the state."""
+    return rollouts(contest, attackers(contest), key).min()
 
 
-def attackers(policy: AgentPolicy) -> list[Lane]:
-    """The pessimistic lanes whose adversaries answer to the state."""
-    strays = STRAYS if len(policy.player.adversary) > 1 and policy.player.game.scope == "step" else 0
+def attackers(contest: Contest) -> list[Lane]:
+    strays = STRAYS if len(contest.constants) > 1 and contest.game.scope == "step" else 0
     return [(PESSIMIST, DEPLOYED), (PESSIMIST, OWN), *[(PESSIMIST, STRAY)] * strays]
 
 
-def rollouts(
-    policy: AgentPolicy, response: AdversaryPolicy, deployed: Deployed, model: Model, lanes: list[Lane],
-    key: PRNGKeyArray,
-) -> Float[Array, " lanes"]:  # fmt: skip
+def rollouts(contest: Contest, lanes: list[Lane], key: PRNGKeyArray) -> Float[Array, " lanes"]:
     """The return of each lane."""
-    player, n = policy.player, len(lanes)
-    game, beta = player.game, player.numbers.beta
-    own, constants = AdversaryPolicy(player), player.adversary
+    game, model, constants, n = contest.game, contest.model, contest.constants, len(lanes)
     chooser, who = jnp.array(lanes).T[..., None]
-
-    def slopes(critic: Critic, obs: Array, adversary: Array) -> Array:
-        if game.scope == "step":
-            return slope(game, critic, obs, constants)[:, 0]
-        return jax.vmap(lambda o, abar: slope(game, critic, o, abar[None])[0])(obs, adversary)
 
     def step(carry: tuple[Array, Array], drawn: tuple[Array, Array]):
         obs, alive = carry
         (straying, anywhere, luck, whose), noise = drawn
-        action = policy(obs)
-        adversary = jnp.where(who == OWN, own(obs, action), deployed(obs, action))
+        action = contest.policy(obs)
+        adversary = jnp.where(who == OWN, contest.own(obs, action), contest.deployed(obs, action))
         stray = (who == STRAY) & (straying[:, None] < STRAYING)
         fixed = constants[jnp.where(stray[:, 0], pick(anywhere, len(constants)), jnp.maximum(who[:, 0], 0))]
         adversary = jnp.where(stray | (who >= 0), fixed, adversary)
@@ -91,15 +90,15 @@ def rollouts(
         executed = jnp.take_along_axis(outcomes, outcome[None, :, None], 0)[0]
         prediction = model.predict(obs, executed, adversary)
         mean, std = model.member(obs, executed, adversary, pick(whose, model.members))
-        mine, theirs = (slopes(critic, obs, adversary) for critic in (player.critic, response.player.critic))
-        eta = jnp.where(chooser == OPTIMIST, jnp.sign(mine), jnp.where(chooser == PESSIMIST, -jnp.sign(theirs), 0.0))
-        plausible = hallucinate(prediction, eta, beta, noise)
-        following = game.project(jnp.where(chooser == MEMBER, mean + noise * std, plausible))
+        up, down = jnp.sign(contest.up(obs, adversary)), -jnp.sign(contest.down(obs, adversary))
+        eta = jnp.where(chooser == OPTIMIST, up, jnp.where(chooser == PESSIMIST, down, 0.0))
+        plausible = hallucinate(prediction, eta, contest.beta, noise)
+        following = contest.project(jnp.where(chooser == MEMBER, mean + noise * std, plausible))
         reward = alive * game.reward(obs, executed, adversary, following)
         return (following, alive * (1 - game.terminated(following))), reward
 
-    origin = jnp.tile(player.origin(), (n, 1))
     keys = jax.random.split(key)
+    origin = jnp.tile(game.starts(jax.random.key(0), 1), (n, 1))
     draws = jax.random.uniform(keys[0], (game.horizon, 4, n))
     noises = jax.random.normal(keys[1], (game.horizon, *origin.shape))
     return jax.lax.scan(step, (origin, jnp.ones(n)), (draws, noises))[1].sum(0)

@@ -5,7 +5,6 @@ It considers every pair of candidate actions at every state, so it is for action
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -20,16 +19,14 @@ from rhucrl.envs.game import Game
 from rhucrl.models.prediction import Model
 from rhucrl.replay import Replay
 from rhucrl.solvers import value_iteration
-from rhucrl.solvers.backup import Numbers, value
-from rhucrl.solvers.bounds import bounds, pessimistic
+from rhucrl.solvers.backup import Numbers, slope, value
+from rhucrl.solvers.bounds import Contest, Opponent, Slope, bounds, pessimistic
 from rhucrl.solvers.candidates import adversary_candidates, agent_candidates
 from rhucrl.solvers.critic import Critic
 from rhucrl.solvers.policies import AdversaryPolicy, AgentPolicy, Player
 from rhucrl.solvers.value_iteration import Proposals, Values
 
 PERTURBATION = 0.4  # largest standard deviation of replayed start states, in units of the observation's scale
-
-Opponent = Callable[[Array, Array], Array]
 
 
 class Learner(NamedTuple):
@@ -134,14 +131,32 @@ def judge(
     """J^(o), J^(e), J^(p) of the chosen pair, what both critics say about the start, and J^(p) of the champion."""
     pair = players(config, game, model, learner, numbers)
     keys = jax.random.split(key)
-    j = bounds(*pair, deployed(config, pair), model, keys[0])
+    j = bounds(contest(config, pair.policy, pair, model), keys[0])
     origin = pair.policy.player.origin()
     return {
         "J_optimistic": j.optimistic, "J_expected": j.expected, "J_pessimistic": j.pessimistic,
-        "J_pessimistic_output": pessimistic(champion, pair.response, deployed(config, pair), model, keys[1]),
+        "J_pessimistic_output": pessimistic(contest(config, champion, pair, model), keys[1]),
         "agent_value": value(game, learner.agent.critic, origin, game.neutral),
         "response_value": value(game, learner.response.critic, origin, game.neutral),
     }  # fmt: skip
+
+
+def contest(config: TrainConfig, policy: AgentPolicy, pair: Pair, model: Model) -> Contest:
+    """A policy against the adversaries of a pair."""
+    player = policy.player
+
+    def along(critic: Critic) -> Slope:
+        def gradient(obs: Array, adversary: Array) -> Array:
+            if player.game.scope == "step":
+                return slope(player.game, critic, obs, player.adversary)[:, 0]
+            return jax.vmap(lambda o, abar: slope(player.game, critic, o, abar[None])[0])(obs, adversary)
+
+        return gradient
+
+    return Contest(
+        player.game, model, policy, deployed(config, pair), AdversaryPolicy(player), player.adversary,
+        along(player.critic), along(pair.response.player.critic), player.game.project, player.numbers.beta,
+    )  # fmt: skip
 
 
 def start_states(config: TrainConfig, game: Game, replay: Replay, n: int, key: PRNGKeyArray) -> Float[Array, "n p"]:

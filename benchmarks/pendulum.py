@@ -63,15 +63,15 @@ def one(options: dict) -> dict:
     from rhucrl.compilation import compile_seconds, enable_cache
     from rhucrl.config import TrainConfig
     from rhucrl.evaluation.attack import sweep_parameter, worst_case
-    from rhucrl.training import game_of
+    from rhucrl.training import env_of
 
     enable_cache()
     began = time.process_time()
     config = TrainConfig(**options)
-    game = game_of(config)
-    state, episodes = protocol.initial(config, game), []
+    env = env_of(config)
+    game, state, episodes = env.game, protocol.initial(config, env), []
     for index in range(config.episodes):
-        state, metrics = protocol.episode(config, game, state, index)
+        state, metrics = protocol.episode(config, env, state, index)
         episodes.append(metrics)
     result = {
         "options": options, "train_cpu": time.process_time() - began, "compile": compile_seconds(),

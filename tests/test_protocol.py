@@ -20,7 +20,7 @@ from rhucrl.envs.game import Game
 from rhucrl.protocol import State
 from rhucrl.solvers.backup import unit
 from rhucrl.solvers.policies import AdversaryPolicy
-from rhucrl.training import game_of
+from rhucrl.training import env_of
 
 enable_cache()
 
@@ -54,13 +54,13 @@ class Told(NamedTuple):
 
 
 def play(config: TrainConfig, episodes: int) -> Told:
-    game = game_of(config)
-    state, states, metrics = protocol.initial(config, game), [], []
+    env = env_of(config)
+    state, states, metrics = protocol.initial(config, env), [], []
     for index in range(episodes):
-        state, told = protocol.episode(config, game, state, index)
+        state, told = protocol.episode(config, env, state, index)
         states.append(state)
         metrics.append(told)
-    return Told(config, game, states, metrics)
+    return Told(config, env.game, states, metrics)
 
 
 @functools.cache

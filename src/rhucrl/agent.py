@@ -14,9 +14,9 @@ from jaxtyping import Array
 from rhucrl import protocol, training
 from rhucrl.compilation import enable_cache
 from rhucrl.config import TrainConfig
+from rhucrl.envs.face import ZeroSumEnv
 from rhucrl.envs.game import Game
 from rhucrl.errors import UsageError
-from rhucrl.solvers.policies import AgentPolicy
 from rhucrl.trees import load_tree, read_meta, save_tree
 
 
@@ -24,10 +24,11 @@ class Agent:
     """An algorithm, its environment and, once it has learned, its output policy."""
 
     def __init__(self, env: Any, algo: str = "rh-ucrl", seed: int = 0, **options: Any):
-        self.config = TrainConfig(algo=algo, seed=seed, **options)  # type: ignore[arg-type]
-        self.game: Game = env.game if hasattr(env, "game") else env
+        self.env: ZeroSumEnv = env if hasattr(env, "game") else ZeroSumEnv(env)
+        name = self.game.options().get("env", "pendulum")
+        self.config = TrainConfig.preset(name, **{"algo": algo, "seed": seed, **options})
         self.state: protocol.State | None = None
-        self._pair: protocol.Pair | None = None
+        self._pair: Any = None
 
     def learn(self, episodes: int = 30, run_dir: str | Path | None = None, progress: Any = None) -> Agent:
         """Learn for `episodes` real episodes; with a `run_dir` the run is saved there and can be resumed."""
@@ -37,28 +38,33 @@ class Agent:
         if run_dir is not None:
             self.state = training.train(config, run_dir, progress)
         else:
-            state = protocol.initial(config, self.game)
+            state = protocol.initial(config, self.env)
             for index in range(episodes):
-                state, metrics = protocol.episode(config, self.game, state, index)
+                state, metrics = protocol.episode(config, self.env, state, index)
                 progress.update(index + 1, f"return {metrics['return']:.0f}")
             self.state = state
         self.config, self._pair = config, self.state.output
         return self
 
     @property
-    def policy(self) -> AgentPolicy:
+    def game(self) -> Game:
+        return self.env.game
+
+    @property
+    def policy(self) -> Any:
         """The output policy: a pure batched function of observations."""
         return self.pair.policy
 
     @property
-    def pair(self) -> protocol.Pair:
+    def pair(self) -> Any:
         if self._pair is None:
             raise UsageError("this agent has not learned yet: call learn(), or rhucrl.load() a saved one")
         return self._pair
 
     def adversary(self, obs: Array, time: Array) -> Array:
         """The adversary that it learned with."""
-        return protocol.deployed(self.config, self.pair)(obs, self.policy(obs))
+        opponent = protocol.solver_of(self.config, self.game).deployed(self.config, self.pair, self.game)
+        return opponent(obs, self.policy(obs))
 
     def __call__(self, obs: Array) -> Array:
         return self.policy(obs)
@@ -73,7 +79,7 @@ class Agent:
 
 
 @jax.jit
-def act(policy: AgentPolicy, obs: Array) -> Array:
+def act(policy: Any, obs: Array) -> Array:
     return policy(obs)
 
 
@@ -88,7 +94,7 @@ def load(path: str | Path) -> Agent:
         raise UsageError(f"{folder} holds no policy: name a run's folder or a saved policy")
     config = training.config_of(folder, meta["config"])
     pair, _ = load_tree(folder, training.pair_like(config))
-    agent = Agent(training.game_of(config))
+    agent = Agent(training.env_of(config))
     agent.config, agent._pair = config, pair
     return agent
 

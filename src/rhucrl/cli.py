@@ -11,14 +11,14 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 import tyro
 from tyro.conf import Positional, Suppress, arg
 
 from rhucrl.algorithms import ALGORITHMS
 from rhucrl.cli_envs import CheckEnv, RunFolder, Video
-from rhucrl.config import TrainConfig
+from rhucrl.config import TrainConfig, preset
 from rhucrl.envs import ENVIRONMENTS, HORIZON, NAMES, STRENGTH, Mixture, Reward, Scope, Setting
 from rhucrl.errors import DiskError, SimulationError, UsageError, unknown
 
@@ -88,9 +88,10 @@ class Train(TrainConfig):
     def _flags(self) -> list[str]:
         """The options that differ from their defaults, as they would be typed."""
         flags = ["--tensorboard"] if self.tensorboard else []
-        for field in dataclasses.fields(TrainConfig):
+        own = {field.name for field in dataclasses.fields(TrainConfig)} - {"env", "seed"}
+        for field in dataclasses.fields(self):
             value, option = getattr(self, field.name), field.name.replace("_", "-")
-            if field.name in ("env", "seed") or value == field.default:
+            if field.name not in own or value == field.default:
                 continue
             if isinstance(value, bool):
                 flags.append(f"--{option}" if value else f"--no-{option}")
@@ -265,12 +266,22 @@ def _parse(arguments: list[str]) -> Any:
     try:
         with contextlib.redirect_stderr(told):
             return tyro.extras.subcommand_cli_from_dict(
-                COMMANDS, prog="rhucrl", description=__doc__, args=arguments, sort_subcommands=False
+                _with_presets(arguments), prog="rhucrl", description=__doc__, args=arguments, sort_subcommands=False
             )
     except SystemExit as stop:
         if not stop.code:
             raise
         raise UsageError(_one_line(told.getvalue())) from None
+
+
+def _with_presets(arguments: list[str]) -> dict[str, Any]:
+    """The commands; `train ENV` has the defaults of ENV, so that its --help shows them."""
+    env = next((word for word in arguments[1:] if not word.startswith("-")), TrainConfig.env)
+    if arguments[0] != "train" or not (numbers := preset(env)):
+        return COMMANDS
+    hints = get_type_hints(TrainConfig)
+    fields = [(name, hints[name], value) for name, value in numbers.items()]
+    return COMMANDS | {"train": dataclasses.make_dataclass("Train", fields, bases=(Train,), frozen=True)}
 
 
 def _one_line(box: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 from rhucrl.errors import UsageError, unknown
 
@@ -34,6 +34,8 @@ class TrainConfig:
     """A row of the algorithm table (see `rhucrl list algos`)."""
     model: Literal["ensemble", "known"] = "ensemble"
     """A learned model, or the true dynamics (to test the solver alone)."""
+    solver: Literal["look-ahead", "actor-critic"] | None = None
+    """Candidates and look-ahead (small games: the pendulum's default), or networks (the robots' default)."""
     seed: int = 0
     """Seed of everything random."""
     episodes: int = 30
@@ -53,12 +55,16 @@ class TrainConfig:
     """Gradient steps of each problem per step of the environment."""
     batch: int = 48
     """Rollouts per gradient step (each has `model_steps` states)."""
+    lanes: int = 5
+    """Actor-critic: adversaries that each start state is rolled out against, the network's among them."""
     pool: int = 2048
     """Model rollouts made per episode."""
     broad: float = 0.3
     """Share of the rollouts that start anywhere; the others start at perturbed states of the replay."""
     learning_rate: float = 2e-3
-    """Adam's step size for the critics; it falls as 1 / (1 + episode / 8)."""
+    """Adam's step size for the solver's networks."""
+    slowing: float = 0.125
+    """The step size falls as 1 / (1 + slowing * episode)."""
     target_rate: float = 0.02
     """Polyak rate of the target critics."""
     average_rate: float = 0.004
@@ -99,6 +105,30 @@ class TrainConfig:
         for name in ("discount", "trace", "broad"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"--{name} is {getattr(self, name)}; it must lie in [0, 1]")
+
+    @classmethod
+    def preset(cls, env: str, **given: Any) -> TrainConfig:
+        """The configuration for an environment: its preset, and what is given."""
+        return cls(**{"env": env, **preset(env), **given})
+
+
+NETWORKS = {
+    "episodes": 50, "discount": 0.99, "model_steps": 3, "trace": 0.5, "updates": 0.6, "batch": 128, "width": 128,
+    "learning_rate": 3e-4, "slowing": 0.0, "target_rate": 0.01, "model_width": 128, "model_learning_rate": 1e-3,
+    "model_rounds": 20,
+}  # fmt: skip
+PRESETS: dict[str, dict[str, Any]] = {
+    "pendulum": {},
+    "inverted-pendulum": NETWORKS | {
+        "episodes": 30, "model_steps": 8, "trace": 0.9, "updates": 0.3, "batch": 64, "width": 64, "learning_rate": 1e-3,
+        "target_rate": 0.02, "model_width": 64,
+    },
+}  # fmt: skip
+
+
+def preset(env: str) -> dict[str, Any]:
+    """What differs from the pendulum's numbers; robots and environments of one's own share most of it."""
+    return PRESETS.get(env, NETWORKS)
 
 
 LEAST = {

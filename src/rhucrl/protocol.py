@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,18 +15,18 @@ from rhucrl import replay as store
 from rhucrl.algorithms import ALGORITHMS
 from rhucrl.compilation import compiled
 from rhucrl.config import TrainConfig
-from rhucrl.envs.game import Box, Game, demand_jax
-from rhucrl.envs.game import play as play_step
+from rhucrl.envs.face import ZeroSumEnv
+from rhucrl.envs.game import Game, JaxGame
+from rhucrl.episodes import Episode, play_in_jax, play_on_host
 from rhucrl.models import calibration, ensemble
 from rhucrl.models.known import KnownModel
 from rhucrl.models.prediction import Model
-from rhucrl.replay import Replay, Transitions
-from rhucrl.solvers import look_ahead
+from rhucrl.replay import Replay
+from rhucrl.solvers import look_ahead, pathwise
 from rhucrl.solvers.backup import Numbers, unit
-from rhucrl.solvers.look_ahead import Learner, Pair, deployed
 
 TIE = 0.05  # a difference in J^(p), in units of the critics, that says nothing: the later policy is output
-HOLD = 10  # steps for which a random action of the first episodes is held
+SOLVERS: dict[str, Any] = {"look-ahead": look_ahead, "actor-critic": pathwise}
 
 
 class State(NamedTuple):
@@ -34,28 +34,33 @@ class State(NamedTuple):
 
     model: Model
     model_optimiser: optax.OptState
-    learner: Learner
+    learner: Any
     replay: Replay
-    last: Pair
-    output: Pair
+    last: Any
+    output: Any
     output_bound: Float[Array, ""]
     output_episode: Array
 
 
-def training_game(config: TrainConfig, game: Game) -> Game:
+def training_env(config: TrainConfig, env: ZeroSumEnv) -> ZeroSumEnv:
     """An algorithm without an opponent learns on the nominal system."""
-    return game if ALGORITHMS[config.algo].opponent else game.nominal()
+    return env if ALGORITHMS[config.algo].opponent else env.at(0.0)
+
+
+def solver_of(config: TrainConfig, game: Game) -> Any:
+    """The module that solves both problems; by default, candidates where the whole game is small."""
+    return SOLVERS[config.solver or ("look-ahead" if isinstance(game, JaxGame) else "actor-critic")]
 
 
 def numbers(config: TrainConfig, episode: int) -> Numbers:
-    rate = config.learning_rate / (1 + episode / 8)
+    rate = config.learning_rate / (1 + config.slowing * episode)
     parts = (config.beta, config.discount, config.trace, rate, config.target_rate, config.average_rate)
     return Numbers(*(jnp.float32(x) for x in parts))
 
 
-def initial(config: TrainConfig, game: Game) -> State:
+def initial(config: TrainConfig, env: ZeroSumEnv) -> State:
     """The state before the first episode."""
-    game, key = training_game(config, game), jax.random.key(config.seed)
+    game, key = training_env(config, env).game, jax.random.key(config.seed)
     build = compiled("config", "capacity", often=False)(fresh)
     return build(programs(config), game, config.episodes * game.horizon, key)
 
@@ -68,14 +73,15 @@ def programs(config: TrainConfig) -> TrainConfig:
 def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> State:
     keys = jax.random.split(key, 3)
     p, q, qbar = game.observation.size, game.agent.size, game.adversary.size
-    learner = look_ahead.begin(config, game, keys[:2])
+    solver = solver_of(config, game)
+    learner = solver.begin(config, game, keys[:2])
     if config.model == "known":
         model, optimiser = KnownModel(game), ()
     else:
         model = ensemble.create(game, config.heads, config.model_width, keys[2])
         optimiser = ensemble.optimiser(jnp.float32(0)).init(eqx.filter(model.heads, eqx.is_array))
     replay = store.empty(capacity, (p, q, qbar), config.heads)
-    pair = look_ahead.players(config, game, model, learner, numbers(config, 0))
+    pair = solver.players(config, game, model, learner, numbers(config, 0))
     return State(model, optimiser, learner, replay, pair, pair, jnp.float32(-jnp.inf), jnp.int32(-1))
 
 
@@ -87,10 +93,10 @@ def select(
     The output policy's bound is the lowest J^(p) that any episode's model and adversaries gave it: an estimate of one
     episode is too high where its adversaries were weak, and a maximum over episodes would look for such episodes.
     """
-    keys = jax.random.split(key, 3)
-    learner, losses = look_ahead.improve(config, game, state.model, state.replay, state.learner, numbers, keys[:2])
-    j = look_ahead.judge(config, game, state.model, learner, state.output.policy, numbers, keys[2])
-    pair = look_ahead.players(config, game, state.model, learner, numbers)
+    keys, solver = jax.random.split(key, 3), solver_of(config, game)
+    learner, losses = solver.improve(config, game, state.model, state.replay, state.learner, numbers, keys[:2])
+    j = solver.judge(config, game, state.model, state.replay, learner, state.output.policy, numbers, keys[2])
+    pair = solver.players(config, game, state.model, learner, numbers)
     mine, champion = j["J_pessimistic"], jnp.minimum(state.output_bound, j["J_pessimistic_output"])
     state = state._replace(learner=learner, last=pair, output_bound=champion)
     if mine >= champion - TIE * unit(game):
@@ -98,44 +104,26 @@ def select(
     return state, j | losses | {"output_bound": state.output_bound}
 
 
-@compiled("config", "explore", often=False)
-def play(config: TrainConfig, game: Game, pair: Pair, explore: bool, key: PRNGKeyArray) -> tuple[Transitions, Array]:
+def play(config: TrainConfig, env: ZeroSumEnv, state: State, explore: bool, key: PRNGKeyArray) -> Episode:
     """One episode on the real system with the selected pair (`explore`: with random actions), both fixed."""
-    game = demand_jax(game)
-    policy, opponent = pair.policy, deployed(config, pair)
-    keys = jax.random.split(key, 4)
-
-    def wander(box: Box, key: PRNGKeyArray) -> Array:
-        return box.place(jax.random.uniform(key, (box.size,), minval=-1.0))
-
-    def step(system: Array, time: Array):
-        obs = game.observe(system)
-        if explore:
-            action = wander(game.agent, jax.random.fold_in(keys[1], time // HOLD))
-            change = time // HOLD if game.scope == "step" else 0
-            adversary = wander(game.adversary, jax.random.fold_in(keys[2], change))
-        else:
-            action = policy(obs)
-            adversary = opponent(obs, action)
-        played = play_step(game, system, action, adversary, jax.random.fold_in(keys[3], time))
-        row = Transitions(obs, played.executed, adversary, game.observe(played.state))
-        return played.state, (row, played.reward)
-
-    _, (transitions, rewards) = jax.lax.scan(step, game.reset(keys[0]), jnp.arange(game.horizon))
-    return transitions, rewards.sum()
+    solver, pair = solver_of(config, env.game), state.last
+    opponent = solver.deployed(config, pair, env.game)
+    if isinstance(env.game, JaxGame):
+        return play_in_jax(env.game, pair.policy, opponent, explore, key)
+    return play_on_host(env, None if explore else solver.acting(config, pair, env.game), key)
 
 
 @compiled("config")
-def learn(
-    config: TrainConfig, state: State, transitions: Transitions, beta: Array, key: PRNGKeyArray
-) -> tuple[State, dict]:
+def learn(config: TrainConfig, state: State, episode: Episode, beta: Array, key: PRNGKeyArray) -> tuple[State, dict]:
     """Judge the model on the new data, add them, refit and recalibrate."""
-    keys = jax.random.split(key)
+    keys, (transitions, count, _) = jax.random.split(key), episode
+    real = (jnp.arange(transitions.obs.shape[0]) < count).astype(jnp.float32)
     prediction = state.model.predict(*transitions[:3])
-    covered = calibration.coverage(prediction, transitions.following, beta)
+    covered = calibration.coverage(prediction, transitions.following, beta, real)
     metrics = {"coverage_confidence": covered.confidence, "coverage_predictive": covered.predictive}
-    metrics |= {"one_step_error": jnp.sqrt(jnp.square(prediction.mean - transitions.following).mean())}
-    replay = store.add(state.replay, transitions, keys[0])
+    error = jnp.square(prediction.mean - transitions.following)
+    metrics |= {"one_step_error": jnp.sqrt((real @ error.mean(-1)) / count)}
+    replay = store.add(state.replay, transitions, count, keys[0])
     if isinstance(state.model, KnownModel):
         return state._replace(replay=replay), metrics
     model, optimiser, fit = ensemble.fit(
@@ -150,18 +138,18 @@ def learn(
     return state._replace(model=model, model_optimiser=optimiser, replay=replay), metrics
 
 
-def episode(config: TrainConfig, game: Game, state: State, index: int) -> tuple[State, dict]:
+def episode(config: TrainConfig, env: ZeroSumEnv, state: State, index: int) -> tuple[State, dict]:
     """Episode `index`: from the state before it to the state after it, and what there is to say about it."""
-    game = training_game(config, game)
+    env = training_env(config, env)
     keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index), 3)
     explore = index < config.random_episodes
     n, config = numbers(config, index), programs(config)
     metrics: dict = {"episode": index}
     if not explore:
-        state, selected = select(config, game, state, index, n, keys[0])
+        state, selected = select(config, env.game, state, index, n, keys[0])
         metrics |= selected
-    transitions, earned = play(config, game, state.last, explore, keys[1])
-    metrics["return"] = earned
-    state, learned = learn(config, state, transitions, n.beta, keys[2])
+    played = play(config, env, state, explore, keys[1])
+    metrics |= {"return": played.earned, "steps": played.count}
+    state, learned = learn(config, state, played, n.beta, keys[2])
     metrics |= learned | {"output_episode": state.output_episode}
     return state, {name: x.item() if hasattr(x, "item") else x for name, x in metrics.items()}

@@ -46,8 +46,8 @@ def empty(capacity: int, sizes: tuple[int, int, int], heads: int) -> Replay:
     return Replay(data, jnp.zeros((capacity, heads)), jnp.zeros(capacity), jnp.int32(0))
 
 
-def add(replay: Replay, new: Transitions, key: PRNGKeyArray) -> Replay:
-    """Append transitions; each one's split and its Poisson(1) weight per head are decided here, once."""
+def add(replay: Replay, new: Transitions, count: Int[Array, ""], key: PRNGKeyArray) -> Replay:
+    """Append `count` transitions; each one's split and its Poisson(1) weight per head are decided here, once."""
     keys = jax.random.split(key)
     n, heads = new.obs.shape[0], replay.weight.shape[1]
     held_out = (jax.random.uniform(keys[0], (n,)) < VALIDATION).astype(jnp.float32)
@@ -58,7 +58,7 @@ def add(replay: Replay, new: Transitions, key: PRNGKeyArray) -> Replay:
         return jax.lax.dynamic_update_slice_in_dim(old, rows, replay.size, 0)
 
     data = jax.tree.map(put, replay.data, new)
-    return Replay(data, put(replay.weight, weight), put(replay.held_out, held_out), replay.size + n)
+    return Replay(data, put(replay.weight, weight), put(replay.held_out, held_out), replay.size + count)
 
 
 def draw(replay: Replay, n: int, key: PRNGKeyArray) -> Int[Array, " n"]:

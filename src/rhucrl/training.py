@@ -43,9 +43,9 @@ def game_of(config: TrainConfig) -> Game:
 
 def train(config: TrainConfig, folder: str | Path, progress: Progress | None = None) -> State:
     """A new run in `folder`."""
-    game = game_of(config)
+    env = env_of(config)
     with Run.create(folder, config) as run:
-        return advance(run, config, game, protocol.initial(config, game), 0, progress or Silent())
+        return advance(run, config, env, protocol.initial(config, env), 0, progress or Silent())
 
 
 def resume(folder: str | Path, episodes: int | None = None, progress: Progress | None = None) -> State:
@@ -55,24 +55,24 @@ def resume(folder: str | Path, episodes: int | None = None, progress: Progress |
     longer = dataclasses.replace(config, episodes=episodes or config.episodes)
     if longer.episodes < config.episodes:
         raise UsageError(f"--episodes is {longer.episodes}; the run was asked for {config.episodes} already")
-    game = game_of(config)
+    env = env_of(config)
     with run:
-        state, done = protocol.initial(longer, game), 0
+        state, done = protocol.initial(longer, env), 0
         if found := run.load_checkpoint(lambda meta: state_like(config, meta["episodes"])):
             last, state, _ = found
-            state, done = with_room(state, longer.episodes * game.horizon), last + 1
+            state, done = with_room(state, longer.episodes * env.game.horizon), last + 1
         run.truncate_metrics(done - 1)
         if longer != config:
             run.reconfigure(longer)
-        return advance(run, longer, game, state, done, progress or Silent())
+        return advance(run, longer, env, state, done, progress or Silent())
 
 
-def advance(run: Run, config: TrainConfig, game: Game, state: State, done: int, progress: Progress) -> State:
+def advance(run: Run, config: TrainConfig, env: ZeroSumEnv, state: State, done: int, progress: Progress) -> State:
     """Episodes `done`, `done` + 1, ...: played, logged, and saved in the order that makes a kill harmless."""
     clock = Clock()
     progress.update(done, "compiling" if done < config.episodes else "done")
     for index in range(done, config.episodes):
-        state, metrics = protocol.episode(config, game, state, index)
+        state, metrics = protocol.episode(config, env, state, index)
         run.append_metrics(metrics)
         run.save_policy(state.output, {"config": dataclasses.asdict(config), "episode": metrics["output_episode"]})
         run.save_policy(state.last, {"config": dataclasses.asdict(config), "episode": index}, "policy-last")
@@ -119,10 +119,10 @@ def with_room(state: State, capacity: int) -> State:
 def state_like(config: TrainConfig, episodes: int) -> State:
     """The shape of a checkpoint of a run of so many episodes."""
     config = dataclasses.replace(config, episodes=episodes)
-    game = protocol.training_game(config, game_of(config))
+    game = protocol.training_env(config, env_of(config)).game
     return eqx.filter_eval_shape(protocol.fresh, config, game, config.episodes * game.horizon, jax.random.key(0))
 
 
-def pair_like(config: TrainConfig) -> protocol.Pair:
+def pair_like(config: TrainConfig) -> Any:
     """The shape of saved policies."""
     return state_like(config, 1).output

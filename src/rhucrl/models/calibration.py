@@ -39,8 +39,12 @@ def temperature(prediction: Prediction, following: Array, weight: Float[Array, "
     return TEMPERATURES[errors.argmin()]
 
 
-def coverage(prediction: Prediction, following: Array, beta: Array) -> Coverage:
+def coverage(prediction: Prediction, following: Array, beta: Array, weight: Float[Array, " n"]) -> Coverage:
     """Prequential coverage, when `following` was observed after the model was fitted."""
     residual = jnp.abs(following - prediction.mean)
     ninety = jax.scipy.stats.norm.ppf(0.95)
-    return Coverage((residual <= beta * prediction.epistemic).mean(), (residual <= ninety * total(prediction)).mean())
+
+    def share(inside: Array) -> Array:
+        return (weight[:, None] * inside).sum() / (weight.sum() * following.shape[1])
+
+    return Coverage(share(residual <= beta * prediction.epistemic), share(residual <= ninety * total(prediction)))

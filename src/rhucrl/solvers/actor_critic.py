@@ -22,18 +22,11 @@ from rhucrl.envs.game import Box, Game
 from rhucrl.hallucination import hallucinate
 from rhucrl.models.prediction import Model
 from rhucrl.replay import Replay, statistics
+from rhucrl.solvers.backup import Numbers
 from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron
 
 KEENNESS = 0.1  # the cost of full optimism, in units of the critics
 MARGIN = 0.1  # predicted states stay within the range of the data and so much more
-
-
-class Numbers(NamedTuple):
-    beta: Array
-    discount: Array
-    trace: Array
-    learning_rate: Array
-    target_rate: Array
 
 
 class Networks(NamedTuple):

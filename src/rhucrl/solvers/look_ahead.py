@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl import replay as store
@@ -16,6 +17,7 @@ from rhucrl.algorithms import ALGORITHMS
 from rhucrl.compilation import compiled
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
+from rhucrl.episodes import Acting
 from rhucrl.models.prediction import Model
 from rhucrl.replay import Replay
 from rhucrl.solvers import value_iteration
@@ -23,7 +25,7 @@ from rhucrl.solvers.backup import Numbers, slope, value
 from rhucrl.solvers.bounds import Contest, Opponent, Slope, bounds, pessimistic
 from rhucrl.solvers.candidates import adversary_candidates, agent_candidates
 from rhucrl.solvers.critic import Critic
-from rhucrl.solvers.policies import AdversaryPolicy, AgentPolicy, Player
+from rhucrl.solvers.policies import AdversaryPolicy, AgentPolicy, Nobody, Player
 from rhucrl.solvers.value_iteration import Proposals, Values
 
 PERTURBATION = 0.4  # largest standard deviation of replayed start states, in units of the observation's scale
@@ -58,11 +60,11 @@ def players(config: TrainConfig, game: Game, model: Model, learner: Learner, num
     return Pair(AgentPolicy(mine, agent_candidates(game.agent, config.acting_points)), AdversaryPolicy(theirs))
 
 
-def deployed(config: TrainConfig, pair: Pair) -> Opponent:
+def deployed(config: TrainConfig, pair: Pair, game: Game) -> Opponent:
     """The adversary that plays the real episodes: the response, that of the agent's own problem, or nobody."""
-    choice, game = ALGORITHMS[config.algo].deployed, pair.policy.player.game
+    choice = ALGORITHMS[config.algo].deployed
     if choice == "none":
-        return lambda obs, action: jnp.broadcast_to(game.neutral, (*obs.shape[:-1], game.adversary.size))
+        return Nobody(game.neutral)
     return pair.response if choice == "response" else AdversaryPolicy(pair.policy.player)
 
 
@@ -125,8 +127,8 @@ def solve(
 
 @compiled("config")
 def judge(
-    config: TrainConfig, game: Game, model: Model, learner: Learner, champion: AgentPolicy, numbers: Numbers,
-    key: PRNGKeyArray,
+    config: TrainConfig, game: Game, model: Model, replay: Replay, learner: Learner, champion: AgentPolicy,
+    numbers: Numbers, key: PRNGKeyArray,
 ) -> dict[str, Array]:  # fmt: skip
     """J^(o), J^(e), J^(p) of the chosen pair, what both critics say about the start, and J^(p) of the champion."""
     pair = players(config, game, model, learner, numbers)
@@ -154,7 +156,7 @@ def contest(config: TrainConfig, policy: AgentPolicy, pair: Pair, model: Model) 
         return gradient
 
     return Contest(
-        player.game, model, policy, deployed(config, pair), AdversaryPolicy(player), player.adversary,
+        player.game, model, policy, deployed(config, pair, player.game), AdversaryPolicy(player), player.adversary,
         along(player.critic), along(pair.response.player.critic), player.game.project, player.numbers.beta,
     )  # fmt: skip
 
@@ -167,3 +169,20 @@ def start_states(config: TrainConfig, game: Game, replay: Replay, n: int, key: P
     spread = jax.random.uniform(keys[3], (n - broad, 1), maxval=PERTURBATION)
     seen = game.project(seen + spread * game.scale * jax.random.normal(keys[2], seen.shape))
     return jnp.concatenate([game.sample(keys[0], broad), seen])
+
+
+def acting(config: TrainConfig, pair: Pair, game: Game) -> Acting:
+    """The pair on the host, one compiled call for each step."""
+    opponent = deployed(config, pair, game)
+
+    def act(obs: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        action, adversary = both(pair.policy, opponent, jnp.asarray(obs, jnp.float32))
+        return np.asarray(action), np.asarray(adversary)
+
+    return act
+
+
+@jax.jit
+def both(policy: AgentPolicy, opponent: Opponent, obs: Array) -> tuple[Array, Array]:
+    action = policy(obs)
+    return action, opponent(obs, action)

@@ -80,3 +80,12 @@ class AdversaryPolicy(eqx.Module):
             worst = value(player.game, player.critic, player.origin(), player.adversary).argmin()
             return jnp.broadcast_to(player.adversary[worst], (*obs.shape[:-1], player.adversary.shape[-1]))
         return player.adversary[player.judge(obs, action[..., None, :])[..., 0, :].argmin(-1)]
+
+
+class Nobody(eqx.Module):
+    """The adversary that changes nothing."""
+
+    neutral: Float[Array, " qbar"]
+
+    def __call__(self, obs: Float[Array, "*b p"], action: Float[Array, "*b q"]) -> Float[Array, "*b qbar"]:
+        return jnp.broadcast_to(self.neutral, (*obs.shape[:-1], self.neutral.shape[0]))

@@ -1,0 +1,82 @@
+"""One real episode: compiled where the system is JAX, step by step on the host otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from rhucrl.compilation import compiled
+from rhucrl.envs.face import ZeroSumEnv
+from rhucrl.envs.game import Box, JaxGame
+from rhucrl.envs.game import play as play_step
+from rhucrl.replay import Transitions
+
+HOLD = 10  # steps for which a random action of the first episodes of a JAX game is held
+
+Acting = Callable[[np.ndarray, np.random.Generator], tuple[np.ndarray, np.ndarray]]
+
+
+class Episode(NamedTuple):
+    """`count` transitions, filled up to the horizon with rows that mean nothing, and their undiscounted return."""
+
+    transitions: Transitions
+    count: Int[Array, ""]
+    earned: Float[Array, ""]
+
+
+@compiled("explore", often=False)
+def play_in_jax(game: JaxGame, policy: Any, opponent: Any, explore: bool, key: PRNGKeyArray) -> Episode:
+    """With the selected pair, both fixed (`explore`: with random actions)."""
+    keys = jax.random.split(key, 4)
+
+    def wander(box: Box, key: PRNGKeyArray) -> Array:
+        return box.place(jax.random.uniform(key, (box.size,), minval=-1.0))
+
+    def step(carry: tuple[Array, Array], time: Array):
+        system, alive = carry
+        obs = game.observe(system)
+        if explore:
+            action = wander(game.agent, jax.random.fold_in(keys[1], time // HOLD))
+            change = time // HOLD if game.scope == "step" else 0
+            adversary = wander(game.adversary, jax.random.fold_in(keys[2], change))
+        else:
+            action = policy(obs)
+            adversary = opponent(obs, action)
+        played = play_step(game, system, action, adversary, jax.random.fold_in(keys[3], time))
+        following = game.observe(played.state)
+        row = Transitions(obs, played.executed, adversary, following)
+        return (played.state, alive & ~game.terminated(following)), (row, alive, played.reward)
+
+    start = game.reset(keys[0]), jnp.bool_(True)
+    _, (rows, alive, rewards) = jax.lax.scan(step, start, jnp.arange(game.horizon))
+    return Episode(rows, alive.sum(), jnp.where(alive, rewards, 0.0).sum())
+
+
+def play_on_host(env: ZeroSumEnv, acting: Acting | None, key: PRNGKeyArray) -> Episode:
+    """The same on a simulator; the key seeds everything random in it. Without `acting`: random actions."""
+    seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
+    generator, game = np.random.default_rng(seed), env.game
+    boxes = [(np.asarray(box.low), np.asarray(box.high)) for box in (game.agent, game.adversary)]
+
+    def wander(obs: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        mine, theirs = (generator.uniform(low, high) for low, high in boxes)
+        return mine, theirs
+
+    act, rows, earned, over = acting or wander, [], 0.0, False
+    obs, _ = env.reset(seed=seed)
+    if game.scope == "episode":
+        env.hold(act(obs, generator)[1].astype(np.float32))
+    while not over:
+        action, adversary = act(obs, generator)
+        adversary = env.held if game.scope == "episode" else adversary
+        following, reward, terminated, truncated, told = env.step({"agent": action, "adversary": adversary})
+        rows.append((obs, told["executed_action"], adversary, following))
+        obs, earned, over = following, earned + reward, terminated or truncated
+    padding = [rows[-1]] * (game.horizon - len(rows))
+    columns = (np.stack(column).astype(np.float32) for column in zip(*rows, *padding, strict=True))
+    return Episode(Transitions(*map(jnp.asarray, columns)), jnp.int32(len(rows)), jnp.float32(earned))

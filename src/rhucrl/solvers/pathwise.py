@@ -1,0 +1,143 @@
+"""The solver for actions of many dimensions: actor-critic for both problems, and networks that act."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from rhucrl.algorithms import ALGORITHMS
+from rhucrl.compilation import compiled
+from rhucrl.config import TrainConfig
+from rhucrl.envs.game import Game
+from rhucrl.episodes import Acting
+from rhucrl.models.prediction import Model
+from rhucrl.replay import Replay
+from rhucrl.solvers import actor_critic
+from rhucrl.solvers.actor_critic import Problem, World, unit, values, world
+from rhucrl.solvers.backup import Numbers
+from rhucrl.solvers.bounds import Contest, Opponent, bounds, pessimistic
+from rhucrl.solvers.candidates import lattice
+from rhucrl.solvers.networks import Gaussian, Normaliser
+from rhucrl.solvers.policies import Nobody
+
+CORNERS = 64  # at most so many extremes of the adversary's box are held
+
+
+class Learner(NamedTuple):
+    """Both problems, and the units in which their networks see the state."""
+
+    agent: Problem
+    response: Problem
+    normaliser: Normaliser
+
+
+class Answer(eqx.Module):
+    """An adversary network as an answer to state and action."""
+
+    policy: Gaussian
+
+    def __call__(self, obs: Float[Array, "*b p"], action: Float[Array, "*b q"]) -> Float[Array, "*b qbar"]:
+        return self.policy(obs)
+
+
+class Pair(NamedTuple):
+    """(pi_t, pibar_t): the agent and the adversary that plays with it."""
+
+    policy: Gaussian
+    response: Answer
+
+
+def begin(config: TrainConfig, game: Game, keys: PRNGKeyArray) -> Learner:
+    p = game.observation.size
+    problems = (actor_critic.begin(game, config.width, key) for key in keys)
+    return Learner(*problems, Normaliser(jnp.zeros(p), jnp.ones(p)))
+
+
+def players(config: TrainConfig, game: Game, model: Model, learner: Learner, numbers: Numbers) -> Pair:
+    problem = learner.agent if ALGORITHMS[config.algo].deployed == "own" else learner.response
+    policy = Gaussian(learner.agent.networks.agent, learner.normaliser, game.agent)
+    return Pair(policy, Answer(Gaussian(problem.networks.adversary, learner.normaliser, game.adversary)))
+
+
+def deployed(config: TrainConfig, pair: Pair, game: Game) -> Opponent:
+    return Nobody(game.neutral) if ALGORITHMS[config.algo].deployed == "none" else pair.response
+
+
+def acting(config: TrainConfig, pair: Pair, game: Game) -> Acting:
+    """The pair in NumPy; the agent's actions are drawn from its policy."""
+    policy, adversary = pair.policy.on_host(), pair.response.policy.on_host()
+    nobody, size = np.asarray(game.neutral), game.agent.size
+    alone = ALGORITHMS[config.algo].deployed == "none"
+
+    def act(obs: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        action = policy(obs, generator.standard_normal(size, np.float32))
+        return action, nobody if alone else adversary(obs, None)
+
+    return act
+
+
+def improve(
+    config: TrainConfig, game: Game, model: Model, replay: Replay, learner: Learner, numbers: Numbers,
+    keys: PRNGKeyArray,
+) -> tuple[Learner, dict[str, Array]]:  # fmt: skip
+    """Solve both problems in the current model (`eq:rhucrl`)."""
+    row = ALGORITHMS[config.algo]
+    agent, told = solve(config, game, model, replay, learner.agent, numbers, row.agent_eta, False, keys[0])
+    networks = learner.response.networks._replace(agent=agent.networks.agent)
+    response, heard = learner.response._replace(networks=networks), {}
+    if row.deployed == "response":
+        response, heard = solve(config, game, model, replay, response, numbers, row.response_eta, True, keys[1])
+    told = {f"agent_{name}": x for name, x in told.items()} | {f"response_{name}": x for name, x in heard.items()}
+    return Learner(agent, response, world(game, model, replay, 0).normaliser), told
+
+
+@compiled("config", "sign", "frozen")
+def solve(
+    config: TrainConfig, game: Game, model: Model, replay: Replay, problem: Problem, numbers: Numbers, sign: int,
+    frozen: bool, key: PRNGKeyArray,
+) -> tuple[Problem, dict[str, Array]]:  # fmt: skip
+    lanes = config.lanes if ALGORITHMS[config.algo].opponent and not frozen else 1
+    updates = round(config.updates * game.horizon)
+    sizes = (lanes, config.batch, config.model_steps, updates)
+    return actor_critic.improve(
+        world(game, model, replay, sign), problem, replay, corners(game), numbers, frozen, *sizes, key
+    )
+
+
+def corners(game: Game) -> Float[Array, "c qbar"]:
+    """Extremes of the adversary's box."""
+    return game.adversary.place(lattice(game.adversary.size, 2)[:CORNERS])
+
+
+@compiled("config")
+def judge(
+    config: TrainConfig, game: Game, model: Model, replay: Replay, learner: Learner, champion: Gaussian,
+    numbers: Numbers, key: PRNGKeyArray,
+) -> dict[str, Array]:  # fmt: skip
+    """J^(o), J^(e), J^(p) of the chosen pair, and J^(p) of the champion."""
+    keys, pair = jax.random.split(key), players(config, game, model, learner, numbers)
+    here = world(game, model, replay, 0)
+    scale = unit(game, numbers.discount)
+
+    def contest(policy: Gaussian) -> Contest:
+        own = Answer(Gaussian(learner.agent.networks.adversary, learner.normaliser, game.adversary))
+        up, down = (along(here, problem, scale) for problem in (learner.agent, learner.response))
+        sides = (policy, deployed(config, pair, game), own, corners(game)[:8], up, down)
+        return Contest(game, model, *sides, here.limits.clip, numbers.beta)
+
+    j = bounds(contest(pair.policy), keys[0])
+    again = pessimistic(contest(champion), keys[1])
+    names = ("J_optimistic", "J_expected", "J_pessimistic", "J_pessimistic_output")
+    return dict(zip(names, (*j, again), strict=True))
+
+
+def along(world: World, problem: Problem, scale: Array):
+    def gradient(obs: Array, adversary: Array) -> Array:
+        return jax.grad(lambda obs: values(world, problem.targets, obs, scale).mean(0).sum())(obs)
+
+    return gradient

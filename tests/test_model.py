@@ -28,7 +28,7 @@ def transitions(n: int, seed: int = 0, span: float = 1.0, noise: float = 0.0) ->
 
 
 def filled(data: Transitions, capacity: int = 512) -> store.Replay:
-    return store.add(store.empty(capacity, (1, 1, 1), HEADS), data, jax.random.key(0))
+    return store.add(store.empty(capacity, (1, 1, 1), HEADS), data, jnp.int32(len(data.obs)), jax.random.key(0))
 
 
 def fresh(seed: int = 0) -> ensemble.Ensemble:
@@ -98,7 +98,7 @@ def test_spread_of_means_is_epistemic_and_mean_of_variances_aleatoric(fitted):
 def test_a_refit_changes_the_predictions(data, fitted):
     moved = transitions(100, seed=3)
     moved = moved._replace(following=moved.following + 0.5)
-    again = fit(fitted, store.add(data, moved, jax.random.key(2)))[0]
+    again = fit(fitted, store.add(data, moved, jnp.int32(100), jax.random.key(2)))[0]
     before, after = (model.predict(*moved[:3]).mean.mean() for model in (fitted, again))
     assert after > before + 0.05
 
@@ -145,8 +145,11 @@ def test_the_temperature_is_the_factor_by_which_a_model_errs(factor):
 
 def test_coverage_of_a_perfect_gaussian():
     noise = jax.random.normal(jax.random.key(0), (20_000, 2))
-    zeros = jnp.zeros_like(noise)
-    covered = calibration.coverage(Prediction(zeros, zeros + 0.6, zeros + 0.8), noise, jnp.float32(2))
+    zeros, real = jnp.zeros_like(noise), jnp.arange(20_000) < 15_000
+    seen = jnp.where(real[:, None], noise, 100.0)  # rows of no weight do not count
+    covered = calibration.coverage(
+        Prediction(zeros, zeros + 0.6, zeros + 0.8), seen, jnp.float32(2), real.astype(float)
+    )
     assert float(covered.predictive) == pytest.approx(0.9, abs=0.01)
     assert float(covered.confidence) == pytest.approx(0.7699, abs=0.01)  # P(|N| < 1.2)
 
@@ -154,13 +157,21 @@ def test_coverage_of_a_perfect_gaussian():
 def test_replay_keeps_what_it_is_given_and_decides_once():
     first, second = transitions(30, 1), transitions(20, 2)
     one = filled(first, 60)
-    two = store.add(one, second, jax.random.key(5))
+    two = store.add(one, second, jnp.int32(20), jax.random.key(5))
     for stored, a, b in zip(two.data, first, second, strict=True):
         np.testing.assert_array_equal(stored[:50], np.concatenate([a, b]))
         assert not stored[50:].any()
     assert (int(two.size), two.capacity, two.filled.sum()) == (50, 60, 50)
     np.testing.assert_array_equal(two.held_out[:30], one.held_out[:30])
     np.testing.assert_array_equal(two.weight[:30], one.weight[:30])
+
+
+def test_rows_beyond_the_count_are_overwritten_by_the_next():
+    first, second = transitions(30, 1), transitions(20, 2)
+    one = store.add(store.empty(60, (1, 1, 1), HEADS), first, jnp.int32(7), jax.random.key(0))
+    two = store.add(one, second, jnp.int32(20), jax.random.key(5))
+    assert (int(one.size), int(two.size)) == (7, 27)
+    np.testing.assert_array_equal(two.data.obs[:27], np.concatenate([first.obs[:7], second.obs]))
 
 
 def test_the_split_is_a_tenth_and_weights_are_poisson():

@@ -23,7 +23,7 @@ that stray from it. *Optimum* is the value of the game by dynamic programming (g
 worst case. The *output* policy is chosen by J^(p) (`algorithm.md`); the *last* one is that of the last episode.
 
 Read the tables with this in mind. The price on optimism, the three-step hold and most other settings were chosen while
-looking at seeds 0 and 1 of the adversarial setting at alpha .2, under this same attack; the savings of time and the rule
+looking at seeds 0 and 1 of the adversarial setting at alpha .2, under this same attack; savings of time and the rule
 for the output policy were tried on seeds 5 and 6, which are not shown. Seeds 2 to 4 were not used to choose anything.
 Rows are missing where runs have not been made yet.
 """

@@ -71,7 +71,7 @@ class TrainConfig:
     """Width of a critic's two hidden layers."""
     agent_points: int = 3
     """Agent's candidate actions per dimension while learning."""
-    acting_points: int = 5
+    acting_points: int = 7
     """Agent's candidate actions per dimension while acting."""
 
     heads: int = 5

@@ -76,7 +76,7 @@ def test_the_command_films_a_run(tmp_path, capsys, monkeypatch):
     config = TrainConfig(horizon=20)
     agent = SimpleNamespace(
         config=config,
-        predict=lambda obs: (np.ones(1), None),
+        predict=lambda obs, deterministic: (np.ones(1), None),
         adversary=lambda obs, time: jnp.array([1.2, 0.8]),
     )
     monkeypatch.setattr("rhucrl.load", lambda folder: agent, raising=False)

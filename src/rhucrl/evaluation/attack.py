@@ -22,6 +22,7 @@ from rhucrl.envs.face import ZeroSumEnv
 from rhucrl.envs.game import Game, JaxGame
 from rhucrl.envs.pendulum import Pendulum
 from rhucrl.errors import UsageError, unknown
+from rhucrl.evaluation import host
 from rhucrl.evaluation.oracle import best_response
 from rhucrl.evaluation.rollouts import Adversary, Constant, Keys, Policy, mean_return, nominal_return, returns
 
@@ -57,7 +58,7 @@ EFFORTS: dict[str, Effort] = {
 
 
 class WorstCase(NamedTuple):
-    """The return without an adversary, the worst return and who found it, the attacks' returns and their adversaries."""
+    """The return without an adversary, the worst one and who found it, the attacks' returns and adversaries."""
 
     nominal: float
     worst: float
@@ -267,8 +268,6 @@ def compiled_suite(policy: Policy, game: JaxGame, budget: Budget, seed: int, pro
 
 def host_suite(policy: Any, env: ZeroSumEnv, budget: Budget, seed: int, progress: Progress | None) -> Suite:
     """The attacks on a game whose episodes are played step by step."""
-    from rhucrl.evaluation import host  # MuJoCo takes its time to import
-
     effort, arena = host.HOST_EFFORTS[budget], host.Arena(policy, env, progress)
     unseen = host.seeds(seed, 1, effort.unseen)
     game: Any = env.game
@@ -282,8 +281,6 @@ def rounds(game: Any, budget: Budget = "quick") -> int:
     """How far `worst_case` counts while it shows its progress: episodes on the host, otherwise attacks."""
     game = getattr(game, "game", game)
     if not isinstance(game, JaxGame):
-        from rhucrl.evaluation import host
-
         return host.planned(game, host.HOST_EFFORTS[known_budget(budget)])
     effort = EFFORTS[known_budget(budget)]
     if game.scope == "episode":

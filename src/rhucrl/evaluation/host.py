@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
 
 from rhucrl.envs.face import AgentView, ZeroSumEnv
-from rhucrl.envs.own import HostGame
 from rhucrl.errors import UsageError
 from rhucrl.evaluation import adversaries
 from rhucrl.evaluation.adversaries import HostAdversary, member
+
+if TYPE_CHECKING:  # MuJoCo takes its time to import
+    from rhucrl.envs.own import HostGame
 
 Adversary = Callable[[Any, Any], Any]
 Acting = Callable[[np.ndarray], np.ndarray]
@@ -58,15 +60,14 @@ class Played(NamedTuple):
 
 def acting(policy: Any, env: ZeroSumEnv) -> Acting:
     """The policy as a function of one observation: a callable, or what has Stable-Baselines3's `predict`."""
-    if not (hasattr(policy, "predict") or callable(policy)):
+    predict: Any = getattr(policy, "predict", None)
+    if predict is None and not callable(policy):
         raise UsageError(f"a {type(policy).__name__} is no policy: give a function of observations, or with .predict")
-    answer: Any = eqx.filter_jit(policy) if isinstance(policy, eqx.Module) else policy
-    if hasattr(policy, "predict"):
-        answer = lambda obs: policy.predict(obs, deterministic=True)[0]  # noqa: E731
+    plays: Any = eqx.filter_jit(policy) if isinstance(policy, eqx.Module) else policy  # type: ignore[arg-type]
     shape = env.boxes["agent"].shape
 
     def act(obs: np.ndarray) -> np.ndarray:
-        action = np.asarray(answer(obs))
+        action = np.asarray(predict(obs, deterministic=True)[0] if predict else plays(obs))
         if action.shape != shape:
             raise UsageError(f"the policy's action has shape {action.shape}, not {shape}: return one action")
         if not np.isfinite(action).all():

@@ -21,7 +21,7 @@ from rhucrl.evaluation.reference import ENVIRONMENT, REFERENCES
 from rhucrl.progress import Progress
 
 RESULTS = Path(__file__).parent / "results" / "inverted_pendulum_reference.json"
-STRENGTHS = (1.0, 3.0, 5.0, 7.0, 10.0)
+STRENGTHS = (1.0, 3.0, 5.0, 6.0, 7.0, 10.0)
 
 
 def attacked(name: str, strength: float, budget: str) -> dict:

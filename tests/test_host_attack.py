@@ -144,6 +144,33 @@ def test_mixtures_and_masses_are_attacked(monkeypatch):
     assert masses.boxes["adversary"].contains(case.adversary(np.zeros(12), 0).astype(np.float32))
 
 
+def test_the_nominal_return_is_that_of_no_mixture(monkeypatch):
+    monkeypatch.setitem(host.HOST_EFFORTS, "quick", TINY)
+    mixed, plain = make("inverted-pendulum", "action", 0.7, horizon=30), make("inverted-pendulum", horizon=30)
+    shove = lambda obs: np.full(1, 0.3)  # noqa: E731
+    nominal = worst_case(shove, mixed).nominal
+    assert nominal == host.Arena(shove, plain).nominal_return(host.seeds(0, 1, TINY.unseen)) < 30
+    assert nominal != host.Arena(shove, mixed).mean_return(lambda obs, time: mixed.neutral, host.seeds(0, 1, 2))
+
+
+class Bowl(host.Search):
+    """Adversaries are worse for the policy the nearer their weights are to 1."""
+
+    def ranked(self, family, weights):
+        order = np.argsort(np.square(weights - 1).sum(1))
+        return weights[order], [(float(np.square(weights[i] - 1).sum()), 0.0) for i in order]
+
+
+def test_the_search_refits():
+    env = game()
+    effort = host.HOST_EFFORTS["quick"]._replace(population=24, generations=40)
+    search = Bowl(host.Arena(still, env), env.game, effort, [0])  # type: ignore[arg-type]
+    for seed in range(5):
+        start = host.START * np.random.default_rng(seed).normal(size=(24, adversaries.size(env.game, "network")))
+        found = search.cross_entropy("network", start, np.random.default_rng(100 + seed))
+        assert np.square(found.weights - 1).sum() < search.ranked("network", start)[1][0][0] / 20
+
+
 class Predicts:
     """As a model of Stable-Baselines3."""
 

@@ -26,7 +26,7 @@ Acting = Callable[[np.ndarray], np.ndarray]
 Score = tuple[float, float]
 
 HELD = 25  # steps for which a random action is held
-START, SPREAD = 2.0, 1.0  # standard deviations of the first networks, and of a search around a chosen member
+START, SPREAD = 2.0, 0.5  # standard deviations of the first networks, and of a search around a chosen member
 
 
 class HostEffort(NamedTuple):
@@ -140,19 +140,22 @@ class Search(NamedTuple):
         return member(self.game, family, self.ranked(family, weights)[0][0])
 
     def cross_entropy(self, family: str, start: np.ndarray, generator: np.random.Generator) -> HostAdversary:
-        """From each of the worst members of `start`: refit a Gaussian to the worst quarter, repeatedly."""
+        """From each of the worst members of `start`: refit a Gaussian to the worst ever drawn, repeatedly.
+
+        A generation is small against the number of weights: without the former worst, the first refit loses the start.
+        """
         begun, scores = self.ranked(family, start)
-        champion, record = begun[0], scores[0]
-        size, elite = self.effort.population, max(2, self.effort.population // 4)
-        for centre in begun[: self.effort.restarts]:
-            mean, spread = centre, np.full(centre.size, SPREAD)
+        champions, elite = [(scores[0], begun[0])], max(2, self.effort.population // 4)
+        for centre, score in zip(begun[: self.effort.restarts], scores, strict=False):
+            mean, spread, best = centre, np.full(centre.size, SPREAD), [(score, centre)]
             for _ in range(self.effort.generations):
-                drawn = mean + spread * generator.normal(size=(size, mean.size))
-                drawn, scores = self.ranked(family, drawn)
-                mean, spread = drawn[:elite].mean(0), drawn[:elite].std(0) + 0.05
-                if scores[0] < record:
-                    champion, record = drawn[0], scores[0]
-        return member(self.game, family, champion)
+                drawn = mean + spread * generator.normal(size=(self.effort.population, mean.size))
+                drawn, found = self.ranked(family, drawn)
+                best = sorted([*best, *zip(found, drawn, strict=True)], key=lambda pair: pair[0])[:elite]
+                chosen = np.stack([weights for _, weights in best])
+                mean, spread = chosen.mean(0), chosen.std(0) + 0.05
+            champions.append(best[0])
+        return member(self.game, family, min(champions, key=lambda pair: pair[0])[1])
 
     def zoom(self, points: int) -> Iterator[HostAdversary]:
         """The worst values of an episode's parameter: of a lattice, then of ever finer ones around the last."""

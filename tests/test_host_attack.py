@@ -94,11 +94,11 @@ def test_replays_are_on_episodes_that_no_search_has_seen(monkeypatch):
 
     monkeypatch.setattr(host, "play", watched)
     case = worst_case(still, game(), seed=3)
-    seen = {seed for adversary, seeds in played.items() if adversary not in case.adversaries.values() for seed in seeds}
-    nobody = played.pop(None)
-    seen -= nobody
-    for adversary in case.adversaries.values():
-        assert len(played[adversary] - seen) == TINY.unseen
+    found = set(case.adversaries.values())
+    seen = {seed for adversary, seeds in played.items() if adversary not in {None, *found} for seed in seeds}
+    assert len(seen) == TINY.seen
+    for adversary in found:
+        assert len(played[adversary]) == TINY.unseen
         assert not played[adversary] & seen
 
 
@@ -222,6 +222,8 @@ def test_known_feedback_is_what_it_says():
     push = adversaries.member(env.game, "bang-bang", adversaries.known(env.game, "inverted-pendulum")[0])
     np.testing.assert_array_equal(push(np.array([9.0, 9.0, 1.0, -2.4]), 0), [5, 5])
     np.testing.assert_array_equal(push(np.array([9.0, 9.0, 1.0, -2.6]), 0), [-5, 5])
+    press = adversaries.member(env.game, "bang-bang", adversaries.known(env.game, "inverted-pendulum")[1])
+    np.testing.assert_array_equal(press(np.array([9.0, 9.0, 1.0, -2.4]), 0), [5, -5])
 
 
 def test_no_step_of_an_adversary_touches_jax(monkeypatch):

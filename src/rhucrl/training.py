@@ -15,7 +15,7 @@ from rhucrl import envs, protocol
 from rhucrl.compilation import compile_seconds
 from rhucrl.config import TrainConfig
 from rhucrl.envs.face import ZeroSumEnv
-from rhucrl.envs.game import Game
+from rhucrl.envs.game import Game, demand_jax
 from rhucrl.errors import UsageError
 from rhucrl.protocol import State
 from rhucrl.runs import Run
@@ -43,7 +43,7 @@ def game_of(config: TrainConfig) -> Game:
 
 def train(config: TrainConfig, folder: str | Path, progress: Progress | None = None) -> State:
     """A new run in `folder`."""
-    game = game_of(config)
+    game = demand_jax(game_of(config))  # before there is a folder
     with Run.create(folder, config) as run:
         return advance(run, config, game, protocol.initial(config, game), 0, progress or Silent())
 

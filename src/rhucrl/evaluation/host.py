@@ -142,7 +142,7 @@ class Search(NamedTuple):
     def cross_entropy(self, family: str, start: np.ndarray, generator: np.random.Generator) -> HostAdversary:
         """From each of the worst members of `start`: refit a Gaussian to the worst ever drawn, repeatedly.
 
-        A generation is small against the number of weights: without the former worst, the first refit loses the start.
+        Whether keeping the former worst finds worse adversaries than drawing anew is not established.
         """
         begun, scores = self.ranked(family, start)
         champions, elite = [(scores[0], begun[0])], max(2, self.effort.population // 4)

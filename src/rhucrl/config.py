@@ -53,7 +53,7 @@ class TrainConfig:
     """Gradient steps of each problem per step of the environment."""
     batch: int = 48
     """Rollouts per gradient step (each has `model_steps` states)."""
-    pool: int = 2048
+    pool: int = 1024
     """Model rollouts made per episode."""
     broad: float = 0.3
     """Share of the rollouts that start anywhere; the others start at perturbed states of the replay."""

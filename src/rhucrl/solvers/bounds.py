@@ -21,9 +21,10 @@ from rhucrl.solvers.critic import Critic
 from rhucrl.solvers.policies import AdversaryPolicy, AgentPolicy
 from rhucrl.solvers.value_iteration import pick
 
-MEMBERS = 3  # rollouts of sampled ensemble members for J^(e)
-STRAYS = 4  # adversaries that play a random candidate now and then, the deployed one's otherwise
+MEMBERS = 2  # rollouts of sampled ensemble members for J^(e)
+STRAYS = 2  # adversaries that play a random candidate now and then, the deployed one's otherwise
 STRAYING = 0.2
+CONFIDENCE = 1.0  # a beta above this is there for exploration: J^(p) stays inside the calibrated uncertainty
 PESSIMIST, NOBODY, OPTIMIST, MEMBER = range(4)
 DEPLOYED, OWN, STRAY = -1, -2, -3
 
@@ -72,6 +73,7 @@ def rollouts(
     game, beta = player.game, player.numbers.beta
     own, constants = AdversaryPolicy(player), player.adversary
     chooser, who = jnp.array(lanes).T[..., None]
+    reach = jnp.where(chooser == PESSIMIST, jnp.minimum(beta, CONFIDENCE), beta)
 
     def slopes(critic: Critic, obs: Array, adversary: Array) -> Array:
         if game.scope == "step":
@@ -93,7 +95,7 @@ def rollouts(
         mean, std = model.member(obs, executed, adversary, pick(whose, model.members))
         mine, theirs = (slopes(critic, obs, adversary) for critic in (player.critic, response.player.critic))
         eta = jnp.where(chooser == OPTIMIST, jnp.sign(mine), jnp.where(chooser == PESSIMIST, -jnp.sign(theirs), 0.0))
-        plausible = hallucinate(prediction, eta, beta, noise)
+        plausible = hallucinate(prediction, eta, reach, noise)
         following = game.project(jnp.where(chooser == MEMBER, mean + noise * std, plausible))
         reward = alive * game.reward(obs, executed, adversary, following)
         return (following, alive * (1 - game.terminated(following))), reward

@@ -139,7 +139,6 @@ class Pushy:
         ({"reward_range": (-0.1, 0)}, "widen reward_range"),
         ({"disturbance": Pushy(more=0.01)}, "neutral value"),
     ],
-    ids=str,
 )
 def test_faults_of_a_game_are_named(options, told):
     found = texts(check_env(game(**options), 200))

@@ -21,7 +21,7 @@ from rhucrl.solvers.policies import AdversaryPolicy, AgentPolicy, Player
 
 DISCOUNT = 0.9
 STATES = np.array([-1.5, -0.7, -0.2, 0.1, 0.5, 1.1, 1.6])
-ROUNDS, UPDATES = 12, 100
+ROUNDS, UPDATES = 8, 100
 POINTS = agent_candidates(Probe().agent, 9)
 
 
@@ -38,8 +38,8 @@ def hesitant(obs):
     return jnp.clip(-0.2 * obs, -1, 1)[..., None, :]
 
 
-@functools.partial(jax.jit, static_argnames=("proposals", "opponent"))
-def solve(game, model, sign, numbers, proposals=anything, opponent=True):
+@functools.partial(jax.jit, static_argnames=("proposals", "opponent", "rounds"))
+def solve(game, model, sign, numbers, proposals=anything, opponent=True, rounds=ROUNDS):
     """A critic after a few hundred updates on fresh pools of rollouts."""
     adversary = adversary_candidates(game, opponent)
     inputs = 1 + (game.scope == "episode")
@@ -53,7 +53,7 @@ def solve(game, model, sign, numbers, proposals=anything, opponent=True):
         return value_iteration.improve(game, values, pool, adversary, sign, numbers, 64, UPDATES, keys[2])
 
     values = value_iteration.start(Critic(inputs, 16, 32, 0.3, jax.random.key(0)))
-    return jax.lax.scan(one_round, values, jax.random.split(jax.random.key(1), ROUNDS))[0].average
+    return jax.lax.scan(one_round, values, jax.random.split(jax.random.key(1), rounds))[0].average
 
 
 def solved(game, model=None, sign=0, trace=0.9, **options):
@@ -104,8 +104,10 @@ def test_eta_is_worth_what_it_is_worth_in_the_game():
     game, sigma = Probe(goal=2.0), 0.1
     exact = {sign: solution(game, DISCOUNT, reach=sigma, sign=sign).at(STATES) for sign in (1, 0, -1)}
     found = {sign: solved(game, Unsure(game, sigma), sign)[1] for sign in (1, 0, -1)}
-    assert (found[1] > found[0]).all()
-    assert (found[0] > found[-1]).all()
+    for more, less in ((1, 0), (0, -1)):
+        apart = exact[more] - exact[less] > 0.02 * np.ptp(exact[less])
+        assert apart.sum() >= 4
+        assert (found[more] > found[less])[apart].all()
     assert_close(found[0], exact[0])
     assert_close(found[-1], exact[-1])
     # Optimism hesitates where little is to be gained; where the value is steep it takes most of what there is.
@@ -129,7 +131,7 @@ def test_the_response_to_a_frozen_agent_is_the_best_one():
     frozen = np.asarray(hesitant(GRID[:, None]))[:, 0]
     exact = solution(game, DISCOUNT, actions=frozen, reach=0.1, sign=-1)
     model = Unsure(game, 0.1)
-    critic, found = solved(game, model, -1, proposals=hesitant)
+    critic, found = solved(game, model, -1, proposals=hesitant, rounds=16)
     assert_close(found, exact.at(STATES))
     states = jnp.asarray(STATES, jnp.float32)[:, None]
     shoves = AdversaryPolicy(player(game, critic, model, -1))(states, hesitant(states)[:, 0])

@@ -12,6 +12,7 @@ from rhucrl import cli
 from rhucrl.config import TrainConfig
 from rhucrl.envs import make
 from rhucrl.errors import UsageError
+from rhucrl.evaluation.adversaries import member
 from rhucrl.experiments import video
 
 imageio = pytest.importorskip("imageio.v2")
@@ -76,7 +77,7 @@ def test_the_command_films_a_run(tmp_path, capsys, monkeypatch):
     config = TrainConfig(horizon=20)
     agent = SimpleNamespace(
         config=config,
-        predict=lambda obs: (np.ones(1), None),
+        predict=lambda obs, deterministic: (np.ones(1), None),
         adversary=lambda obs, time: jnp.array([1.2, 0.8]),
     )
     monkeypatch.setattr("rhucrl.load", lambda folder: agent, raising=False)
@@ -99,3 +100,13 @@ def test_mistakes(capsys):
 def test_help_needs_no_simulator():
     code = "import sys, rhucrl.cli_envs; sys.exit(any(name in sys.modules for name in ('jax', 'mujoco', 'numpy')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_command_films_a_controller_against_a_saved_adversary(tmp_path, capsys, drawable):
+    env = make("inverted-pendulum", "adversarial", 10.0)
+    member(env.game, "constant", [1.0, 1.0]).save(tmp_path / "push")
+    film = ["video", "cascade", "--env", "inverted-pendulum", "--output", str(tmp_path / "film"), "--seconds", ".2"]
+    assert cli.main([*film, "--against", str(tmp_path / "push")]) == 0
+    assert capsys.readouterr().out.split() == [str(tmp_path / f"film.{kind}") for kind in ("mp4", "gif")]
+    assert cli.main(film) == 2
+    assert "--against none" in capsys.readouterr().err

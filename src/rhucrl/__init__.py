@@ -18,8 +18,10 @@ _HOME = {
     "rhucrl.envs.own": ("wrap",),
     "rhucrl.envs.parallel": ("ParallelView",),
     "rhucrl.errors": ("UsageError", "DiskError", "SimulationError"),
+    "rhucrl.evaluation.adversaries": ("load_adversary",),
     "rhucrl.evaluation.attack": ("worst_case", "sweep", "sweep_parameter"),
     "rhucrl.evaluation.oracle": ("solve", "best_response"),
+    "rhucrl.evaluation.reference": ("lqr", "cascade"),
     "rhucrl.experiments.video": ("record",),
 }
 _PLACES = {name: home for home, names in _HOME.items() for name in names}

@@ -8,7 +8,7 @@ import io
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
@@ -17,14 +17,14 @@ import tyro
 from tyro.conf import Positional, Suppress, arg
 
 from rhucrl.algorithms import ALGORITHMS
-from rhucrl.cli_envs import CheckEnv, RunFolder, Video
+from rhucrl.cli_attack import Attack, Evaluate, RunFolder, print_table
+from rhucrl.cli_envs import CheckEnv, Video
 from rhucrl.config import TrainConfig, preset
 from rhucrl.envs import ENVIRONMENTS, HORIZON, NAMES, STRENGTH, Mixture, Reward, Scope, Setting
 from rhucrl.errors import DiskError, SimulationError, UsageError, unknown
 
 # JAX and all that needs it is imported by the commands themselves: `--help` and mistakes are answered at once.
 
-Budget = Literal["quick", "standard", "thorough"]
 SETTINGS: dict[Setting, str] = {
     "none": "nothing",
     "adversarial": "forces on a robot's bodies; the pendulum's gravity and mass",
@@ -125,48 +125,6 @@ class Resume:
 
 
 @dataclass(frozen=True)
-class Evaluate:
-    """Play a policy: alone, against the adversary it learned with, and against a quick attack."""
-
-    run_dir: RunFolder
-    """A run's or a policy's folder."""
-    seed: int = 0
-    """Random seed of the evaluation."""
-    episodes: int = 10
-    """Episodes to average over."""
-
-    def run(self) -> int:
-        agent, found = _attacked(self.run_dir, "quick", self.seed)
-        import jax
-
-        from rhucrl.evaluation.rollouts import mean_return
-
-        keys = jax.random.split(jax.random.key(self.seed), self.episodes)
-        rows = {"none": found.nominal}
-        if (adversary := getattr(agent, "adversary", None)) is not None:  # a policy alone has none
-            rows["the one it learned with"] = mean_return(agent.game, agent.policy, adversary, keys)
-        _print_returns(self.run_dir, rows | {"the worst of a quick attack": found.worst})
-        return 0
-
-
-@dataclass(frozen=True)
-class Attack:
-    """Search for the adversary that hurts a policy most."""
-
-    run_dir: RunFolder
-    """A run's or a policy's folder."""
-    budget: Budget = "standard"
-    """How long to search."""
-    seed: int = 0
-    """Random seed of the search."""
-
-    def run(self) -> int:
-        _, result = _attacked(self.run_dir, self.budget, self.seed)
-        _print_returns(self.run_dir, {"none": result.nominal, **result.attacks, "the worst of these": result.worst})
-        return 0
-
-
-@dataclass(frozen=True)
 class List:
     """Show what there is to choose from."""
 
@@ -175,14 +133,14 @@ class List:
 
     def run(self) -> int:
         if self.kind == "algos":
-            _print_table(None, ("algorithm", "meaning"), [(name, row.summary) for name, row in ALGORITHMS.items()])
+            print_table(None, ("algorithm", "meaning"), [(name, row.summary) for name, row in ALGORITHMS.items()])
         elif self.kind == "envs":
             rows = [(name, ENVIRONMENTS[name], f"{HORIZON[name]}") for name in NAMES]
-            _print_table(None, ("environment", "meaning", "steps"), rows)
+            print_table(None, ("environment", "meaning", "steps"), rows)
         else:
             strengths = {name: [f"{STRENGTH[family][name]:g}" for family in STRENGTH] for name in SETTINGS}
             rows = [(name, text, *strengths[name]) for name, text in SETTINGS.items()]
-            _print_table(None, ("setting", "what the adversary chooses", "pendulum's strength", "robots'"), rows)
+            print_table(None, ("setting", "what the adversary chooses", "pendulum's strength", "robots'"), rows)
         return 0
 
 
@@ -312,15 +270,6 @@ def _train(config: TrainConfig, folder: Path, tensorboard: bool) -> None:
     print(f"{folder} holds the run; `rhucrl evaluate {folder}` plays its policy")
 
 
-def _attacked(folder: Path, budget: Budget, seed: int) -> tuple[Any, Any]:
-    _keep_compiled()
-    import rhucrl
-    from rhucrl.evaluation.attack import worst_case
-
-    agent = rhucrl.load(folder)
-    return agent, worst_case(agent.policy, agent.game, budget, seed)
-
-
 def _keep_compiled() -> None:
     from rhucrl.compilation import enable_cache
 
@@ -335,24 +284,6 @@ def _resumable(folder: Path) -> Iterator[None]:
         if (folder / "config.json").exists():
             raise SystemExit(_fail(f"stopped: `rhucrl resume {folder}` continues", 130)) from None
         raise
-
-
-def _print_returns(folder: Path, returns: Mapping[str, Any]) -> None:
-    _print_table(
-        str(folder), ("adversary", "return"), [(name, f"{float(value):.1f}") for name, value in returns.items()]
-    )
-
-
-def _print_table(title: str | None, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for i, name in enumerate(head):
-        table.add_column(name, justify="right" if name == "return" else "left", no_wrap=i == 0)
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:

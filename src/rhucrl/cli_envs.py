@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from rhucrl.errors import UsageError
+from rhucrl.cli_attack import Subject
+from rhucrl.errors import UsageError, unknown
 
-RunFolder = Annotated[Path, Positional, arg(metavar="RUN")]
-Against = Literal["none", "learned", "worst"]
+AGAINST = ("none", "learned", "worst")
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,14 @@ class CheckEnv:
 
 
 @dataclass(frozen=True)
-class Video:
-    """Film a policy: RUN.mp4 and RUN.gif, with the adversary's forces as arrows."""
+class Video(Subject):
+    """Film a policy: RUN/video.mp4 and .gif, with the adversary's forces as arrows."""
 
-    run_dir: RunFolder
-    """A run's or a policy's folder."""
-    against: Against = "learned"
-    """The adversary: nobody, the one that the policy learned with, or the worst of a quick attack."""
+    against: str = "learned"
+    """The adversary: none, the learned one (with which the policy learned), the worst of a quick attack, or a folder in
+    which `rhucrl attack --save` saved one."""
     output: Path | None = None
-    """The film's file, whose ending is replaced; by default video in the run's folder."""
+    """The film's file, whose ending is replaced; by default video in the run's folder, or in this one."""
     seed: int = 0
     """Random seed of the episode."""
     seconds: float = 10.0
@@ -62,11 +61,13 @@ class Video:
     def run(self) -> int:
         if not self.seconds > 0:
             raise UsageError(f"--seconds is {self.seconds}; it must be more than 0")
-        from rhucrl.compilation import enable_cache
+        if self.against not in AGAINST and not Path(self.against).is_dir():
+            raise unknown("adversary", self.against, AGAINST)
+        from rhucrl.experiments.video import demand_imageio, film
 
-        enable_cache()
-        from rhucrl.experiments.video import film_run
-
-        for path in film_run(self.run_dir, self.against, self.output, self.seed, self.seconds):
+        demand_imageio()  # before anything that takes time
+        policy, env = self.meet()
+        output = self.output or (Path(self.policy) if self.env is None else Path()) / "video"
+        for path in film(policy, env, self.against, output, self.seed, self.seconds):
             print(path)
         return 0

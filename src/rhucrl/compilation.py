@@ -20,9 +20,9 @@ _listening = False
 
 
 def compiled(*static: str, often: bool = True) -> Callable[[F], F]:
-    """`jax.jit` for programs that run only tens of times: a lower level of optimisation halves what compiling costs.
+    """`jax.jit` for programs that run only tens of times: a lower level of optimisation compiles faster.
 
-    A program that does not run `often` is not even worth the slower, better fusions.
+    A program that does not run `often` also goes without the fusions that run faster but take longer to compile.
     """
     options = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": often}
     return cast(Callable[[F], F], functools.partial(jax.jit, static_argnames=static, compiler_options=options))

@@ -57,7 +57,7 @@ class TrainConfig:
     """Rollouts per gradient step (each has `model_steps` states)."""
     lanes: int = 5
     """Actor-critic: adversaries that each start state is rolled out against, the network's among them."""
-    pool: int = 2048
+    pool: int = 1024
     """Model rollouts made per episode."""
     broad: float = 0.3
     """Share of the rollouts that start anywhere; the others start at perturbed states of the replay."""
@@ -77,7 +77,7 @@ class TrainConfig:
     """Width of a critic's two hidden layers."""
     agent_points: int = 3
     """Agent's candidate actions per dimension while learning."""
-    acting_points: int = 5
+    acting_points: int = 7
     """Agent's candidate actions per dimension while acting."""
 
     heads: int = 5

@@ -43,7 +43,7 @@ def game_of(config: TrainConfig) -> Game:
 
 def train(config: TrainConfig, folder: str | Path, progress: Progress | None = None) -> State:
     """A new run in `folder`."""
-    env = env_of(config)
+    env = env_of(config)  # before there is a folder
     with Run.create(folder, config) as run:
         return advance(run, config, env, protocol.initial(config, env), 0, progress or Silent())
 

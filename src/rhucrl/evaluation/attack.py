@@ -10,21 +10,29 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from rhucrl.envs.game import Game
+from rhucrl.envs.face import ZeroSumEnv
+from rhucrl.envs.game import Game, JaxGame
 from rhucrl.envs.pendulum import Pendulum
 from rhucrl.errors import UsageError, unknown
+from rhucrl.evaluation import host
 from rhucrl.evaluation.oracle import best_response
 from rhucrl.evaluation.rollouts import Adversary, Constant, Keys, Policy, mean_return, nominal_return, returns
 
 Budget = Literal["quick", "standard", "thorough"]
 Family = Callable[[Game, Array], Adversary]
+
+
+class Progress(Protocol):
+    def update(self, n: int, text: str = "") -> None: ...
+
 
 HIDDEN = 8  # units of an adversary network
 
@@ -50,13 +58,18 @@ EFFORTS: dict[str, Effort] = {
 
 
 class WorstCase(NamedTuple):
-    """The return without an adversary, the worst return, the attack that found it, all attacks' returns, the winner."""
+    """The return without an adversary, the worst one and who found it, the attacks' returns and adversaries."""
 
     nominal: float
     worst: float
     attack: str
     attacks: dict[str, float]
-    adversary: Adversary
+    adversaries: dict[str, Any]
+
+    @property
+    def adversary(self) -> Any:
+        """The worst one."""
+        return self.adversaries[self.attack]
 
 
 class Sweep(NamedTuple):
@@ -227,46 +240,108 @@ def plain(policy: Any, game: Any) -> tuple[Policy, Game]:
     return getattr(policy, "policy", policy), getattr(game, "game", game)
 
 
-def worst_case(policy: Policy, game: Game, budget: Budget = "quick", seed: int = 0) -> WorstCase:
-    """The worst return of `policy` in `game` that the attacks of a budget find; the same for the same seed.
+class Suite(NamedTuple):
+    """What a worst case needs: the attacks, one at a time, the mean return against an adversary, and that of nobody."""
 
-    Where the execution is random, adversaries are searched on some episodes and replayed on others, so that
-    the reported mean is not the luck of the search.
-    """
-    policy, game = plain(policy, game)
-    if budget not in EFFORTS:
-        raise unknown("budget", str(budget), EFFORTS)
+    attacks: Iterator[tuple[str, Any]]
+    replay: Callable[[Any], Any]
+    nominal: Callable[[], Any]
+
+
+def compiled_suite(policy: Policy, game: JaxGame, budget: Budget, seed: int, progress: Progress | None) -> Suite:
+    """The attacks on a game that is compiled."""
     effort = EFFORTS[budget]
     search, seen, unseen = jax.random.split(jax.random.key(seed), 3)
     seen, unseen = (jax.random.split(key, episodes(game, effort)) for key in (seen, unseen))
-    worst, name, winner, replayed = math.inf, "", Constant(game.neutral), {}
-    for attack, adversary in attacks(policy, game, effort, search, seen):
-        replayed[attack] = float(mean_return(game, policy, adversary, unseen))
+
+    def shown() -> Iterator[tuple[str, Adversary]]:
+        for done, (name, adversary) in enumerate(attacks(policy, game, effort, search, seen), 1):
+            yield name, adversary
+            if progress is not None:
+                progress.update(done, name)
+
+    return Suite(
+        shown(), lambda adversary: mean_return(game, policy, adversary, unseen),
+        lambda: nominal_return(game, policy, unseen),
+    )  # fmt: skip
+
+
+def host_suite(policy: Any, env: ZeroSumEnv, budget: Budget, seed: int, progress: Progress | None) -> Suite:
+    """The attacks on a game whose episodes are played step by step."""
+    effort, arena = host.HOST_EFFORTS[budget], host.Arena(policy, env, progress)
+    unseen = host.seeds(seed, 1, effort.unseen)
+    game: Any = env.game
+    return Suite(
+        host.attacks(arena, game, effort, seed), lambda adversary: arena.mean_return(adversary, unseen),
+        lambda: arena.nominal_return(unseen),
+    )  # fmt: skip
+
+
+def rounds(game: Any, budget: Budget = "quick") -> int:
+    """How far `worst_case` counts while it shows its progress: episodes on the host, otherwise attacks."""
+    game = getattr(game, "game", game)
+    if not isinstance(game, JaxGame):
+        return host.planned(game, host.HOST_EFFORTS[known_budget(budget)])
+    effort = EFFORTS[known_budget(budget)]
+    if game.scope == "episode":
+        return 1 + len(effort.lattices) * (effort.zooms + 1)
+    return 3 + (2 * len(effort.grids) if isinstance(game, Pendulum) else 0)
+
+
+def known_budget(budget: Budget) -> Budget:
+    if budget not in EFFORTS:
+        raise unknown("budget", str(budget), EFFORTS)
+    return budget
+
+
+def worst_case(
+    policy: Any, env: Any, budget: Budget = "quick", seed: int = 0, progress: Progress | None = None
+) -> WorstCase:
+    """The worst return of `policy` in `env` that the attacks of a budget find; the same for the same seed.
+
+    The policy is a function of observations, or has Stable-Baselines3's `predict`. A game that is compiled (the
+    pendulum) may stand for its environment, and its policy has to be a pure JAX function. Where starts or executions
+    are random, adversaries are searched on some episodes and replayed on others, so that the reported mean is not the
+    luck of the search. `progress.update(n, text)` is told how far of `rounds(env, budget)` the attack is.
+    """
+    budget = known_budget(budget)
+    if isinstance(getattr(env, "game", env), JaxGame):
+        suite = compiled_suite(*plain(policy, env), budget, seed, progress)  # type: ignore[arg-type]
+    else:
+        suite = host_suite(policy, env, budget, seed, progress)
+    worst, name, found, replayed = math.inf, "", {}, {}
+    for attack, adversary in suite.attacks:
+        found[attack], replayed[attack] = adversary, float(suite.replay(adversary))
         if not math.isfinite(replayed[attack]):
             raise UsageError(f"the return under attack {attack!r} is not finite: check the policy's actions")
         if replayed[attack] < worst:
-            worst, name, winner = replayed[attack], attack, adversary
-    return WorstCase(float(nominal_return(game, policy, unseen)), worst, name, replayed, winner)
+            worst, name = replayed[attack], attack
+    return WorstCase(float(suite.nominal()), worst, name, replayed, found)
 
 
-def sweep(policy: Policy, game: Game, strengths: Sequence[float], budget: Budget = "quick", seed: int = 0) -> Sweep:
+def sweep(policy: Any, env: Any, strengths: Sequence[float], budget: Budget = "quick", seed: int = 0) -> Sweep:
     """The worst case as a function of the adversary's strength; every strength runs the same compiled programs."""
 
-    policy, game = plain(policy, game)
-
-    def stronger(strength: float) -> Game:
-        return eqx.tree_at(lambda game: game.strength, game, jnp.asarray(strength, game.strength.dtype))
+    def stronger(strength: float) -> Any:
+        if isinstance(env, ZeroSumEnv):
+            return env.at(strength)
+        return eqx.tree_at(lambda game: game.strength, env, jnp.asarray(strength, env.strength.dtype))
 
     cases = tuple(worst_case(policy, stronger(strength), budget, seed) for strength in strengths)
     return Sweep(tuple(map(float, strengths)), cases)
 
 
-def sweep_parameter(policy: Policy, game: Game, points: int = 21, seed: int = 0) -> ParameterSweep:
+def sweep_parameter(policy: Any, env: Any, points: int = 21, seed: int = 0) -> ParameterSweep:
     """The return at evenly spaced values over the closed range of the adversary's action, each held for an episode.
 
     `points` counts the values along each dimension of the adversary.
     """
-    policy, game = plain(policy, game)
+    game = getattr(env, "game", env)
     values = lattice(game, points**game.adversary.size)
+    if not isinstance(game, JaxGame):
+        held = [np.asarray(value) for value in values]
+        suite = host_suite(policy, env, "quick", seed, None)
+        return ParameterSweep(values, jnp.asarray([suite.replay(lambda obs, time, x=x: x) for x in held]))
+    policy, game = plain(policy, game)
     keys = jax.random.split(jax.random.key(seed), episodes(game, EFFORTS["quick"]))
     return ParameterSweep(values, returns(game, policy, constant, values, keys))

@@ -40,7 +40,7 @@ def record(
     seconds: float = math.inf,
 ) -> tuple[Path, Path]:
     """Film one episode of `policy(obs)` against `adversary(obs, time)` (None: nobody) into an mp4 and a gif."""
-    imageio = _imageio()
+    imageio = demand_imageio()
     frames: list[np.ndarray] = []
     dt = _seconds_per_step(env)
     stride = max(1, round(1 / (FRAMES_PER_SECOND * dt)))
@@ -62,23 +62,32 @@ def record(
     return files
 
 
-def film_run(folder: Path, against: str, output: Path | None, seed: int, seconds: float) -> tuple[Path, Path]:
-    """Film the output policy of a run."""
+def film(policy: Any, env: ZeroSumEnv, against: str, output: Path, seed: int, seconds: float) -> tuple[Path, Path]:
+    """Film a policy against nobody, the adversary that it learned with, its worst one, or one that was saved."""
+    from rhucrl.evaluation.host import acting
+
+    return record(env, acting(policy, env), _opponent(policy, env, against, seed), output, seed, seconds)
+
+
+def _opponent(policy: Any, env: ZeroSumEnv, against: str, seed: int) -> Adversary | None:
     import jax
 
-    import rhucrl
-    from rhucrl import training
+    from rhucrl.envs.game import JaxGame
 
-    _imageio()  # before anything that takes time
-    agent = rhucrl.load(folder)
-    env = training.env_of(agent.config)
-    adversaries: dict[str, Callable[[], Any]] = {
-        "none": lambda: None,
-        "learned": lambda: jax.jit(agent.adversary),
-        "worst": lambda: jax.jit(rhucrl.worst_case(agent.policy, agent.game, "quick", seed).adversary),
-    }
-    against_whom = adversaries[against]()
-    return record(env, lambda obs: agent.predict(obs)[0], against_whom, output or folder / "video", seed, seconds)
+    if against == "none":
+        return None
+    if against == "learned":
+        if not hasattr(policy, "adversary"):
+            raise UsageError("this policy has learned with nobody: choose --against none or --against worst")
+        return jax.jit(policy.adversary)
+    if against == "worst":
+        from rhucrl.evaluation.attack import worst_case
+
+        found = worst_case(policy, env, "quick", seed).adversary
+        return jax.jit(found) if isinstance(env.game, JaxGame) else found
+    from rhucrl.evaluation.adversaries import load_adversary
+
+    return load_adversary(against)
 
 
 def _episode(env: ZeroSumEnv, policy: Policy, adversary: Adversary | None, seed: int) -> Iterator[np.ndarray]:
@@ -212,7 +221,7 @@ def _offscreen() -> Any:
     )
 
 
-def _imageio() -> Any:
+def demand_imageio() -> Any:
     try:
         import imageio.v2
         import imageio_ffmpeg  # noqa: F401

@@ -19,9 +19,10 @@ from rhucrl.hallucination import hallucinate
 from rhucrl.models.prediction import Model
 from rhucrl.solvers.value_iteration import pick
 
-MEMBERS = 3  # rollouts of sampled ensemble members for J^(e)
-STRAYS = 4  # adversaries that play a random candidate now and then, the deployed one's otherwise
+MEMBERS = 2  # rollouts of sampled ensemble members for J^(e)
+STRAYS = 2  # adversaries that play a random candidate now and then, the deployed one's otherwise
 STRAYING = 0.2
+CONFIDENCE = 1.0  # a beta above this is there for exploration: J^(p) stays inside the calibrated uncertainty
 PESSIMIST, NOBODY, OPTIMIST, MEMBER = range(4)
 DEPLOYED, OWN, STRAY = -1, -2, -3
 
@@ -76,6 +77,7 @@ def rollouts(contest: Contest, lanes: list[Lane], key: PRNGKeyArray) -> Float[Ar
     """The return of each lane."""
     game, model, constants, n = contest.game, contest.model, contest.constants, len(lanes)
     chooser, who = jnp.array(lanes).T[..., None]
+    reach = jnp.where(chooser == PESSIMIST, jnp.minimum(contest.beta, CONFIDENCE), contest.beta)
 
     def step(carry: tuple[Array, Array], drawn: tuple[Array, Array]):
         obs, alive = carry
@@ -92,7 +94,7 @@ def rollouts(contest: Contest, lanes: list[Lane], key: PRNGKeyArray) -> Float[Ar
         mean, std = model.member(obs, executed, adversary, pick(whose, model.members))
         up, down = jnp.sign(contest.up(obs, adversary)), -jnp.sign(contest.down(obs, adversary))
         eta = jnp.where(chooser == OPTIMIST, up, jnp.where(chooser == PESSIMIST, down, 0.0))
-        plausible = hallucinate(prediction, eta, contest.beta, noise)
+        plausible = hallucinate(prediction, eta, reach, noise)
         following = contest.project(jnp.where(chooser == MEMBER, mean + noise * std, plausible))
         reward = alive * game.reward(obs, executed, adversary, following)
         return (following, alive * (1 - game.terminated(following))), reward

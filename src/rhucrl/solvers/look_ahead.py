@@ -90,7 +90,7 @@ def solve_agent(
         return jnp.broadcast_to(candidates, (*obs.shape[:-1], *candidates.shape))
 
     sign = ALGORITHMS[config.algo].agent_eta
-    return solve(config, game, model, replay, learner.agent, proposals, sign, config.pool, numbers, key)
+    return solve(config, game, model, replay, learner.agent, proposals, sign, 1, numbers, key)
 
 
 @compiled("config")
@@ -104,22 +104,22 @@ def solve_response(
         return policy(obs)[..., None, :]
 
     sign = ALGORITHMS[config.algo].response_eta
-    return solve(config, game, model, replay, learner.response, proposals, sign, config.pool // 8, numbers, key)
+    return solve(config, game, model, replay, learner.response, proposals, sign, 2, numbers, key)
 
 
 def solve(
     config: TrainConfig, game: Game, model: Model, replay: Replay, values: Values, proposals: Proposals, sign: int,
-    pool: int, numbers: Numbers, key: PRNGKeyArray,
+    haste: int, numbers: Numbers, key: PRNGKeyArray,
 ) -> tuple[Values, Array]:  # fmt: skip
-    """All gradient steps of an episode for one problem."""
+    """All gradient steps of an episode for one problem; an easy one may be solved with haste: fewer, on less data."""
     keys = jax.random.split(key, 3)
     adversary = adversary_candidates(game, ALGORITHMS[config.algo].opponent)
-    starts = start_states(config, game, replay, pool, keys[0])
+    starts = start_states(config, game, replay, config.pool // haste**2, keys[0])
     rollouts = value_iteration.rollouts(
         game, model, values.target, starts, proposals, adversary, jnp.float32(sign), numbers,
         config.model_steps, keys[1],
     )  # fmt: skip
-    updates = round(config.updates * game.horizon)
+    updates = round(config.updates * game.horizon / haste)
     return value_iteration.improve(
         game, values, rollouts, adversary, jnp.float32(sign), numbers, config.batch, updates, keys[2]
     )

@@ -16,7 +16,7 @@ from rhucrl.models.prediction import Model
 from rhucrl.solvers.backup import Numbers, choose_eta, settle, slope, stateless, value
 from rhucrl.solvers.critic import Critic
 
-HOLD = 3  # steps for which a pair of candidates is held when the players look ahead
+HOLDS = (0.5, 0.25, 0.25)  # weights of holding a pair of candidates for 1, 2, 3 steps: a lambda-return, lambda = .5
 
 
 class Player(eqx.Module):
@@ -33,7 +33,11 @@ class Player(eqx.Module):
         return self.game.starts(jax.random.key(0), 1)[0]
 
     def judge(self, obs: Float[Array, "*b p"], agent: Float[Array, "*b a q"]) -> Float[Array, "*b a k"]:
-        """The value of every pair of candidates, held for HOLD steps: differences grow, the critic's noise does not."""
+        """The value of every pair of candidates, averaged over how long it is held.
+
+        Held, differences between pairs grow and the critic's noise does not; played once, nothing is lost of what a
+        quick change of mind can win. Either alone loses games that the mean wins.
+        """
         game, numbers = self.game, self.numbers
         gradient = slope(game, self.critic, obs, self.adversary)
         pairs = (*agent.shape[:-1], self.adversary.shape[0])
@@ -42,18 +46,20 @@ class Player(eqx.Module):
         probability, executed = game.execute(agent, adversary)
         s = jnp.broadcast_to(obs[..., None, None, :], (*executed.shape[:-1], obs.shape[-1]))
 
-        def step(_: int, carry: tuple[Array, Array, Array]):
-            s, total, weight = carry
+        def step(carry: tuple[Array, Array, Array, Array], share: Array):
+            s, total, weight, judged = carry
             prediction = self.model.predict(s, executed, adversary)
             eta = choose_eta(game, prediction, gradient[..., None, :, :], self.sign, numbers.beta)
             following = game.project(hallucinate(prediction, eta, numbers.beta, None))
             total = total + weight * game.reward(s, executed, adversary, following)
-            return following, total, weight * numbers.discount * (1 - game.terminated(following))
+            weight = weight * numbers.discount * (1 - game.terminated(following))
+            judged = judged + share * (total + weight * value(game, self.critic, following, self.adversary))
+            return (following, total, weight, judged), None
 
         zero = jnp.zeros(executed.shape[:-1])
-        steps = HOLD if executed.shape[0] == 1 else 1
-        s, total, weight = jax.lax.fori_loop(0, steps, step, (s, zero, zero + 1))
-        return jnp.tensordot(probability, total + weight * value(game, self.critic, s, self.adversary), 1)
+        shares = jnp.array(HOLDS if executed.shape[0] == 1 else (1.0,))
+        (*_, judged), _ = jax.lax.scan(step, (s, zero, zero + 1, zero), shares)
+        return jnp.tensordot(probability, judged, 1)
 
 
 class AgentPolicy(eqx.Module):

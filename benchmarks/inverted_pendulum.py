@@ -1,0 +1,63 @@
+"""The best hand-made controllers of the inverted pendulum under attack: what a learned policy is to be held against.
+
+    python benchmarks/inverted_pendulum.py [--budget standard]     # attacks that are not there yet, one after another
+
+Results go to results/inverted_pendulum_reference.json after every attack; an interrupted benchmark goes on there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+from rhucrl.envs import make
+from rhucrl.evaluation import host
+from rhucrl.evaluation.attack import rounds, worst_case
+from rhucrl.evaluation.reference import ENVIRONMENT, REFERENCES
+from rhucrl.progress import Progress
+
+RESULTS = Path(__file__).parent / "results" / "inverted_pendulum_reference.json"
+STRENGTHS = (1.0, 3.0, 5.0, 6.0, 7.0, 10.0)
+
+
+def attacked(name: str, strength: float, budget: str) -> dict:
+    env = make(ENVIRONMENT, "adversarial", strength)
+    began = time.process_time()
+    with Progress(rounds(env, budget), f"{name} at {strength:g} N") as progress:  # type: ignore[arg-type]
+        case = worst_case(REFERENCES[name](), env, budget, 0, progress)  # type: ignore[arg-type]
+    seeds = host.seeds(0, 2, 20)
+    falls = [row.gain for row in host.Arena(REFERENCES[name](), env).play(case.adversary, seeds)]
+    return {
+        "policy": name, "strength": strength, "budget": budget, "nominal": case.nominal, "worst": case.worst,
+        "attack": case.attack, "attacks": case.attacks, "worst_replayed_20_seeds": falls,
+        "cpu_seconds": round(time.process_time() - began, 1),
+    }  # fmt: skip
+
+
+def benchmark(budget: str) -> None:
+    rows = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
+    done = {(row["policy"], row["strength"], row["budget"]) for row in rows}
+    for strength in STRENGTHS:
+        for name in REFERENCES:
+            if (name, strength, budget) in done:
+                continue
+            rows.append(attacked(name, strength, budget))
+            facts = {"mujoco": version("mujoco"), "gymnasium": version("gymnasium"), "machine": platform.machine()}
+            RESULTS.write_text(json.dumps({**facts, "rows": rows}, indent=1) + "\n")
+            row = rows[-1]
+            told = f"{row['worst']:.0f} by {row['attack']}, {row['cpu_seconds']} s"
+            print(f"{name} at {strength:g} N: {told}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--budget", default="quick", choices=host.HOST_EFFORTS)
+    benchmark(parser.parse_args().budget)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,257 @@
+"""Attacks on games that are played on the host: known worst cases, fair replays, and adversaries that can be saved."""
+
+import gymnasium as gym
+import jax
+import numpy as np
+import pytest
+
+import rhucrl
+from rhucrl import cli
+from rhucrl.envs import make
+from rhucrl.envs.own import wrap
+from rhucrl.errors import UsageError
+from rhucrl.evaluation import adversaries, host
+from rhucrl.evaluation.attack import rounds, sweep, sweep_parameter, worst_case
+
+TINY = host.HostEffort(16, 2, 1, 6, 2, (9,), 2, 1, 2)
+
+
+class Alternating(gym.Env):
+    """The sign of the state flips each step. The reward is 1 + (sign * wind), or what `reward` makes of both.
+
+    Any constant wind earns about the horizon; the wind -sign(state) takes its strength away at every step.
+    """
+
+    observation_space = gym.spaces.Box(-2, 2, (1,), np.float64)
+    action_space = gym.spaces.Box(-1, 1, (1,), np.float64)
+
+    def __init__(self, reward=lambda sign, wind: 1 + sign * wind, life=10**6):
+        self.reward, self.life, self.wind, self.time = reward, life, 0.0, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.sign, self.time = self.np_random.choice((-1.0, 1.0)), 0
+        return np.array([self.sign]), {}
+
+    def step(self, action):
+        gain = self.reward(self.sign, self.wind)
+        self.sign, self.time = -self.sign, self.time + 1
+        return np.array([self.sign]), gain, self.time >= self.life, False, {}
+
+
+class Wind:
+    box, neutral = (-np.ones(1), np.ones(1)), np.zeros(1)
+
+    def apply(self, env, value):
+        env.unwrapped.wind = float(value[0])
+
+
+def game(strength=0.8, scope="step", horizon=20, **options):
+    env = Alternating(**options)
+    return wrap(env, disturbance=Wind(), strength=strength, scope=scope, horizon=horizon, reward_range=(0, 2))
+
+
+def still(obs):
+    return np.zeros(1)
+
+
+def test_state_feedback_is_found():
+    case = worst_case(still, game())
+    assert case.nominal == 20
+    assert case.attacks["constant"] == pytest.approx(20)
+    assert case.attacks["bang-bang"] == pytest.approx(20 * 0.2)
+    assert case.attacks["cross-entropy"] == pytest.approx(20 * 0.2, abs=2)
+    assert case.worst == min(case.attacks.values()) == case.attacks[case.attack]
+
+
+def test_the_inner_worst_value_of_an_episode_is_found():
+    case = worst_case(still, game(scope="episode", reward=lambda sign, wind: (wind - 0.37) ** 2))
+    assert case.attack.startswith("search-9")
+    assert case.worst < 20 * 0.03**2
+    assert case.adversary(np.ones(1), 0)[0] == pytest.approx(0.37, abs=0.03)
+
+
+def test_the_return_stops_at_the_end_and_at_the_horizon():
+    assert worst_case(still, game(life=3, reward=lambda sign, wind: 1.0)).worst == 3
+    assert worst_case(still, game(horizon=7, reward=lambda sign, wind: 1.0)).worst == 7
+
+
+def test_among_equal_returns_the_one_that_moved_the_system_further_counts():
+    env = make("inverted-pendulum", "adversarial", 1.0, horizon=50)
+    search = host.Search(host.Arena(rhucrl.lqr(), env), env.game, TINY, [0])  # type: ignore[arg-type]
+    weights, scores = search.ranked("constant", np.array([[0.0, 0.0], [1.0, 1.0], [0.3, 0.0]]))
+    assert {gain for gain, _ in scores} == {50.0}
+    np.testing.assert_array_equal(weights[:, 0], [1, 0.3, 0])
+
+
+def test_replays_are_on_episodes_that_no_search_has_seen(monkeypatch):
+    monkeypatch.setitem(host.HOST_EFFORTS, "quick", TINY)
+    played, original = {}, host.play
+
+    def watched(env, act, adversary, seed):
+        played.setdefault(adversary, set()).add(seed)
+        return original(env, act, adversary, seed)
+
+    monkeypatch.setattr(host, "play", watched)
+    case = worst_case(still, game(), seed=3)
+    found = set(case.adversaries.values())
+    seen = {seed for adversary, seeds in played.items() if adversary not in {None, *found} for seed in seeds}
+    assert len(seen) == TINY.seen
+    for adversary in found:
+        assert len(played[adversary]) == TINY.unseen
+        assert not played[adversary] & seen
+
+
+@pytest.mark.parametrize("scope", ["step", "episode"])
+def test_the_same_seed_gives_the_same_numbers_and_counts_every_episode(scope, monkeypatch):
+    monkeypatch.setitem(host.HOST_EFFORTS, "quick", TINY)
+    shown = []
+    progress = type("Shown", (), {"update": lambda self, n, text="": shown.append((n, text))})()
+    env = game(scope=scope)
+    first = worst_case(still, env, "quick", 5, progress)
+    assert worst_case(still, env, "quick", 5).attacks == first.attacks
+    assert [n for n, _ in shown] == list(range(1, rounds(env, "quick") + 1))
+    assert shown[0][1] == "constant"
+
+
+def test_the_order_of_attacks_does_not_matter(monkeypatch):
+    monkeypatch.setitem(host.HOST_EFFORTS, "quick", TINY)
+    env = game(reward=lambda sign, wind: (wind - 0.37 * sign) ** 2)
+    before = worst_case(still, env).attacks
+    monkeypatch.setattr(host, "ATTACKS", dict(reversed(host.ATTACKS.items())))
+    assert worst_case(still, env).attacks == before
+
+
+def test_no_strength_changes_nothing(monkeypatch):
+    monkeypatch.setitem(host.HOST_EFFORTS, "quick", TINY)
+    env = make("hopper", "adversarial", 10.0, horizon=30)
+    swept = sweep(lambda obs: np.sin(obs[:3]), env, (0.0, 10.0))
+    assert set(swept.cases[0].attacks.values()) == {swept.cases[0].nominal}
+    assert swept.worst[1] < swept.cases[1].nominal == swept.cases[0].nominal
+
+
+def test_mixtures_and_masses_are_attacked(monkeypatch):
+    monkeypatch.setitem(host.HOST_EFFORTS, "quick", TINY)
+    fall = make("inverted-pendulum", "action", 0.6, mixture="probabilistic", horizon=60)
+    assert worst_case(rhucrl.lqr(), fall).worst < 60
+    masses = make("hopper", "parameter", 1.0, horizon=40)
+    stand = lambda obs: np.zeros(3)  # noqa: E731
+    swept = sweep_parameter(stand, masses, points=5)
+    np.testing.assert_allclose(np.asarray(swept.values)[:, 0], [0.001, 0.50075, 1.0005, 1.50025, 2], rtol=1e-4)
+    assert float(swept.returns.std()) > 0
+    case = worst_case(stand, masses)
+    assert case.worst <= float(swept.returns.min()) + 1
+    assert masses.boxes["adversary"].contains(case.adversary(np.zeros(12), 0).astype(np.float32))
+
+
+def test_the_nominal_return_is_that_of_no_mixture(monkeypatch):
+    monkeypatch.setitem(host.HOST_EFFORTS, "quick", TINY)
+    mixed, plain = make("inverted-pendulum", "action", 0.7, horizon=30), make("inverted-pendulum", horizon=30)
+    shove = lambda obs: np.full(1, 0.3)  # noqa: E731
+    nominal = worst_case(shove, mixed).nominal
+    assert nominal == host.Arena(shove, plain).nominal_return(host.seeds(0, 1, TINY.unseen)) < 30
+    assert nominal != host.Arena(shove, mixed).mean_return(lambda obs, time: mixed.neutral, host.seeds(0, 1, 2))
+
+
+class Bowl(host.Search):
+    """Adversaries are worse for the policy the nearer their weights are to 1."""
+
+    def ranked(self, family, weights):
+        order = np.argsort(np.square(weights - 1).sum(1))
+        return weights[order], [(float(np.square(weights[i] - 1).sum()), 0.0) for i in order]
+
+
+def test_the_search_refits():
+    env = game()
+    effort = host.HOST_EFFORTS["quick"]._replace(population=24, generations=40)
+    search = Bowl(host.Arena(still, env), env.game, effort, [0])  # type: ignore[arg-type]
+    for seed in range(5):
+        start = host.START * np.random.default_rng(seed).normal(size=(24, adversaries.size(env.game, "network")))
+        found = search.cross_entropy("network", start, np.random.default_rng(100 + seed))
+        assert np.square(found.weights - 1).sum() < search.ranked("network", start)[1][0][0] / 20
+
+
+class Predicts:
+    """As a model of Stable-Baselines3."""
+
+    policy = None
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        return -np.sign(observation) * deterministic, state
+
+
+def test_models_with_predict_play_deterministically():
+    env = game()
+    np.testing.assert_array_equal(host.acting(Predicts(), env)(np.ones(1)), [-1])
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        (lambda obs: np.full(1, np.nan), "not finite"),
+        (lambda obs: np.zeros(2), r"shape \(2,\), not \(1,\)"),
+        (3, "no policy"),
+    ],
+)
+def test_a_bad_policy_is_told(policy, told):
+    with pytest.raises(UsageError, match=told):
+        worst_case(policy, game())
+
+
+def test_mistakes():
+    with pytest.raises(UsageError, match="'quick'"):
+        worst_case(still, game(), "quik")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"give the environment"):
+        worst_case(still, game().game)
+
+
+@pytest.mark.parametrize("family", adversaries.FAMILIES)
+def test_adversaries_are_data(family, tmp_path):
+    env = make("inverted-pendulum", "adversarial", 5.0)
+    weights = np.random.default_rng(0).normal(size=adversaries.size(env.game, family))
+    adversary = adversaries.member(env.game, family, weights)
+    adversary.save(tmp_path / "one")
+    again, obs = rhucrl.load_adversary(tmp_path / "one"), np.array([0.1, -0.05, 0.3, 1.0])
+    for time in (0, 999):
+        np.testing.assert_array_equal(again(obs, time), adversary(obs, time))
+        assert (np.abs(adversary(obs, time)) <= 5).all()
+
+
+def test_known_feedback_is_what_it_says():
+    env = make("inverted-pendulum", "adversarial", 5.0)
+    push = adversaries.member(env.game, "bang-bang", adversaries.known(env.game, "inverted-pendulum")[0])
+    np.testing.assert_array_equal(push(np.array([9.0, 9.0, 1.0, -2.4]), 0), [5, 5])
+    np.testing.assert_array_equal(push(np.array([9.0, 9.0, 1.0, -2.6]), 0), [-5, 5])
+    press = adversaries.member(env.game, "bang-bang", adversaries.known(env.game, "inverted-pendulum")[1])
+    np.testing.assert_array_equal(press(np.array([9.0, 9.0, 1.0, -2.4]), 0), [5, -5])
+
+
+def test_no_step_of_an_adversary_touches_jax(monkeypatch):
+    env = make("inverted-pendulum", "adversarial", 5.0, horizon=5)
+    arena = host.Arena(still, env)
+    members = [
+        adversaries.member(env.game, family, np.ones(adversaries.size(env.game, family)))
+        for family in adversaries.FAMILIES
+    ]
+    with jax.transfer_guard("disallow"):
+        gains = [host.play(env, arena.act, adversary, 0).steps for adversary in members]
+    assert gains == [5] * len(gains)
+
+
+def test_the_command_attacks_saves_and_refuses(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(host.HOST_EFFORTS, "quick", TINY)
+    place = ["--env", "inverted-pendulum", "--strength", "10", "--horizon", "40"]
+    assert cli.main(["attack", "lqr", *place, "--budget", "quick", "--save", str(tmp_path / "found")]) == 0
+    told = capsys.readouterr()
+    assert "bang-bang" in told.out
+    assert "attack lqr" in told.err
+    found = rhucrl.load_adversary(tmp_path / "found" / "bang-bang")
+    env = make("inverted-pendulum", "adversarial", 10.0, horizon=40)
+    assert host.Arena(rhucrl.lqr(), env).mean_return(found, [1, 2, 3]) < 30
+    for arguments, remedy in [
+        (["attack", "lqr", "--env", "hopper"], "controller of inverted-pendulum"),
+        (["attack", "lqt", "--env", "inverted-pendulum"], "did you mean 'lqr'?"),
+        (["attack", "somewhere", "--strength", "3"], "belongs to --env"),
+    ]:
+        assert cli.main(arguments) == 2
+        assert remedy in capsys.readouterr().err

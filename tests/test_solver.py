@@ -166,7 +166,7 @@ def test_bounds_earn_nothing_after_the_end():
     mine = player(game, Critic(1, 4, 4, 0.3, jax.random.key(0)), KnownModel(game))
     policy, response = AgentPolicy(mine, POINTS), AdversaryPolicy(mine)
 
-    def flat(obs, adversary):
+    def flat(obs, executed, adversary, mean):
         return jnp.zeros_like(obs)
 
     sides = (policy, response, response, mine.adversary, flat, flat)

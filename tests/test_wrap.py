@@ -114,18 +114,23 @@ def test_a_disturbance_of_ones_own():
     assert blown[1, 2] - still[1, 2] == pytest.approx(0.5, abs=1e-5)
 
 
-def test_what_is_unknown_is_left_to_a_model():
-    env = wrap(pendulum())
-    assert env.game.learned == ("reward", "terminated")
-    with pytest.raises(UsageError, match="reward=function"):
-        env.game.reward(*[jnp.zeros(3)] * 4)
+def test_what_is_unknown_is_predicted_after_the_observation():
+    game = wrap(hopper(), "none").game
+    assert game.learned == ("reward", "terminated")
+    assert game.observation.size == 11 and game.predicted_size == 13
+    fell, went = game.report(np.ones(11), 2.5, True), game.report(np.ones(11), -1.0, False)
+    assert game.reward(went, np.zeros(3), np.zeros(1), fell) == 2.5
+    assert game.terminated(fell) and not game.terminated(went)
+    np.testing.assert_array_equal(game.starts(jax.random.key(0), 3)[:, 11:], 0)
+    np.testing.assert_array_equal(game.forget(fell), game.report(np.ones(11), 0.0, False))
+    assert game.model_input(fell, np.zeros(3), np.zeros(1)).shape == (14,)
     assert wrap(pendulum(), reward=pendulum_reward, terminated=None).game.learned == ()
     assert make("hopper").game.learned == make("pendulum").game.learned == ()
 
 
 def test_sizes_are_learned_from_random_steps():
     game = wrap(hopper(), "none").game
-    assert game.starts(jax.random.key(0), 5).shape == (5, 11)
+    assert game.starts(jax.random.key(0), 5).shape == (5, 13)
     assert (game.scale > 0).all() and game.scale[0] < 0.5 < game.scale[-1]
     low, high = game.reward_range
     assert low < -1 and high > 2

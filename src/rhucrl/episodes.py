@@ -69,13 +69,15 @@ def play_on_host(env: ZeroSumEnv, acting: Acting | None, key: PRNGKeyArray) -> E
 
     act, rows, earned, over = acting or wander, [], 0.0, False
     obs, _ = env.reset(seed=seed)
+    seen = game.report(obs, 0.0, False)
     if game.scope == "episode":
         env.hold(act(obs, generator)[1].astype(np.float32))
     while not over:
         action, adversary = act(obs, generator)
         adversary = env.held if game.scope == "episode" else adversary
         following, reward, terminated, truncated, told = env.step({"agent": action, "adversary": adversary})
-        rows.append((obs, told["executed_action"], adversary, following))
+        before, seen = seen, game.report(following, reward, terminated)
+        rows.append((before, told["executed_action"], adversary, seen))
         obs, earned, over = following, earned + reward, terminated or truncated
     padding = [rows[-1]] * (game.horizon - len(rows))
     columns = (np.stack(column).astype(np.float32) for column in zip(*rows, *padding, strict=True))

@@ -72,7 +72,7 @@ def programs(config: TrainConfig) -> TrainConfig:
 
 def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> State:
     keys = jax.random.split(key, 3)
-    p, q, qbar = game.observation.size, game.agent.size, game.adversary.size
+    p, q, qbar = game.predicted_size, game.agent.size, game.adversary.size
     solver = solver_of(config, game)
     learner = solver.begin(config, game, keys[:2])
     if config.model == "known":

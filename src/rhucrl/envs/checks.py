@@ -197,7 +197,7 @@ def _known(env: ZeroSumEnv, base: gym.Env, steps: int) -> Iterator[Finding]:
     """The known reward and termination against the environment's own."""
     game: Any = env.game
     for name in game.learned:
-        yield Finding("note", f"{name} is not known: a model will have to learn it")
+        yield Finding("note", f"{name} is not known: the model will learn to predict it")
     transitions, rewards, ends = _played(env, steps)
     with jax.enable_x64(True):
         arrays = [jnp.asarray(x) for x in transitions]

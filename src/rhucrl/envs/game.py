@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Self
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.errors import UsageError
@@ -111,8 +112,22 @@ class Game(eqx.Module):
 
     @property
     def learned(self) -> tuple[str, ...]:
-        """What of `reward` and `terminated` is not known, so that a model has to predict it."""
+        """What of `reward` and `terminated` is not known. A model predicts it after the observation's entries."""
         return ()
+
+    @property
+    def predicted_size(self) -> int:
+        """The entries of what a model predicts: an observation, and reports of what is not known of the task."""
+        return self.observation.size + len(self.learned)
+
+    def forget(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b p"]:
+        """Without the reports: they say nothing about what comes next."""
+        return obs * (jnp.arange(self.predicted_size) < self.observation.size) if self.learned else obs
+
+    def report(self, obs: Any, reward: float, terminated: bool) -> Any:
+        """What a model should have predicted of a step."""
+        told = {"reward": reward, "terminated": terminated}
+        return np.append(obs, [told[name] for name in self.learned])
 
     def options(self) -> dict[str, Any]:
         """The options of `make` that give this game again."""

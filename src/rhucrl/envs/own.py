@@ -43,6 +43,18 @@ class Facts(NamedTuple):
     starts: Float[Array, "n p"]
 
 
+@dataclasses.dataclass(frozen=True)
+class Reported:
+    """The reward or the end, where it is learned: an entry of what the model predicts."""
+
+    name: str
+    index: int
+
+    def __call__(self, *known: Any) -> Any:
+        told = known[-1][..., self.index]
+        return told if self.name == "reward" else told > 0.5
+
+
 class HostGame(Game):
     """A game whose real system is a simulator on the host."""
 
@@ -53,8 +65,8 @@ class HostGame(Game):
     name: str = eqx.field(static=True)
     setting: Setting = eqx.field(static=True)
     mixture: Mixture | None = eqx.field(static=True)
-    known_reward: Known | Learned = eqx.field(static=True)
-    known_end: Known | Learned | None = eqx.field(static=True)
+    known_reward: Known = eqx.field(static=True)
+    known_end: Known | None = eqx.field(static=True)
 
     @property
     def agent(self) -> Box:
@@ -85,8 +97,7 @@ class HostGame(Game):
 
     @property
     def learned(self) -> tuple[str, ...]:
-        heads = {"reward": self.known_reward, "terminated": self.known_end}
-        return tuple(name for name, function in heads.items() if function == "learned")
+        return tuple(known.name for known in (self.known_reward, self.known_end) if isinstance(known, Reported))
 
     def options(self) -> dict[str, Any]:
         strength = round(float(self.strength), 6)
@@ -98,27 +109,23 @@ class HostGame(Game):
 
     def model_input(self, obs: Array, executed: Array, adversary: Array) -> Array:
         disturbed = self.setting in ("adversarial", "parameter")
-        return join(obs, executed, adversary) if disturbed else join(obs, executed)
+        state = obs[..., : self.observation.size]
+        return join(state, executed, adversary) if disturbed else join(state, executed)
 
     def reward(self, obs: Array, executed: Array, adversary: Array, next_obs: Array) -> Array:
-        return self._known("reward", self.known_reward)(obs, executed, adversary, next_obs)
+        return self.known_reward(obs, executed, adversary, next_obs)
 
     def terminated(self, next_obs: Array) -> Array:
         if self.known_end is None:
             return jnp.zeros(next_obs.shape[:-1], bool)
-        return self._known("terminated", self.known_end)(next_obs)
-
-    @staticmethod
-    def _known(name: str, function: Any) -> Known:
-        if function == "learned":
-            raise UsageError(f"this game's {name} is to be learned: ask the model, or wrap with {name}=function")
-        return function
+        return self.known_end(next_obs)
 
     def sample(self, key: PRNGKeyArray, n: int) -> Array:
         return self.starts(key, n)  # no simulator can be put into any state
 
     def starts(self, key: PRNGKeyArray, n: int) -> Array:
-        return self.facts.starts[jax.random.randint(key, (n,), 0, self.facts.starts.shape[0])]
+        seen = self.facts.starts[jax.random.randint(key, (n,), 0, self.facts.starts.shape[0])]
+        return join(seen, jnp.zeros(len(self.learned)))
 
 
 def make_robot(
@@ -158,8 +165,9 @@ def wrap(
     The settings are those of `make`. `action` (the default) works on every environment; `adversarial` and `parameter`
     use `disturbance`, or on MuJoCo environments forces on and the mass of the first body. With a disturbance the
     default is `adversarial`. `reward(obs, executed, adversary, next_obs)` and `terminated(next_obs)` are batched JAX
-    functions of what is known; "learned" leaves them to a model (see `game.learned`), terminated=None says that
-    episodes never end before the horizon. Some random steps are taken, to learn the numbers' sizes.
+    functions of what is known; "learned" ones are predicted by the model, as entries after those of the observation.
+    terminated=None says that episodes never end before the horizon. Some random steps are
+    taken, to learn the numbers' sizes.
     """
     setting = setting or ("adversarial" if disturbance is not None else "action")
     demand_member("setting", setting, Setting)
@@ -176,6 +184,10 @@ def wrap(
         raise UsageError(f"setting {setting!r} has no disturbance: leave it out, or choose setting='adversarial'")
     given = strength if strength is not None else _strength(setting, disturbance)
     demand_strength("own", setting, given)
+    known: dict[str, Any] = {"reward": reward, "terminated": terminated}
+    learned = tuple(name for name, function in known.items() if function == "learned")
+    size = env.observation_space.shape[0]  # type: ignore[index]
+    known |= {name: Reported(name, size + place) for place, name in enumerate(learned)}
     simulator = Simulator(env)
     survey = _survey(simulator)
     if disturbance is not None:
@@ -186,7 +198,7 @@ def wrap(
     return _assemble(
         simulator, disturbance, name, setting, given, scope or ("episode" if setting == "parameter" else "step"),
         (mixture or "noisy") if setting == "action" else None, _horizon(env, horizon),
-        reward=reward, terminated=terminated, observation=(space.low, space.high),
+        **known, observation=(space.low, space.high),
         scale=np.where(survey.obs.std(0) > 1e-6, survey.obs.std(0), 1.0),
         rewards=reward_range or (low - 5 * generous, high + 5 * generous), starts=survey.starts,
     )  # fmt: skip

@@ -84,7 +84,7 @@ class Ensemble(eqx.Module):
         mean, std = self.heads(x.reshape(-1, x.shape[-1]))
         shape = (mean.shape[0], *x.shape[:-1], mean.shape[-1])
         shift, scale = self.changes
-        return obs + shift + scale * mean.reshape(shape), scale * std.reshape(shape)
+        return self.game.forget(obs) + shift + scale * mean.reshape(shape), scale * std.reshape(shape)
 
     def predict(self, obs: Array, executed: Array, adversary: Array) -> Prediction:
         mean, std = self.each(obs, executed, adversary)
@@ -111,7 +111,7 @@ def optimiser(learning_rate: Array, decay: float = 1e-4) -> optax.GradientTransf
 
 
 def create(game: Game, heads: int, width: int, key: PRNGKeyArray) -> Ensemble:
-    p, q, qbar = game.observation.size, game.agent.size, game.adversary.size
+    p, q, qbar = game.predicted_size, game.agent.size, game.adversary.size
     inputs = game.model_input(jnp.zeros(p), jnp.zeros(q), jnp.zeros(qbar)).shape[-1]
     unit = lambda n: (jnp.zeros(n), jnp.ones(n))  # noqa: E731
     return Ensemble(game, Heads(inputs, p, heads, width, key), unit(inputs), unit(p), jnp.float32(1.0))
@@ -134,8 +134,9 @@ def fit(
     """
     data, filled = replay.data, replay.filled
     raw = model.game.model_input(data.obs, data.executed, data.adversary)
-    inputs, changes = statistics(raw, filled), statistics(data.following - data.obs, filled)
-    x, y = (raw - inputs[0]) / inputs[1], (data.following - data.obs - changes[0]) / changes[1]
+    change = data.following - model.game.forget(data.obs)
+    inputs, changes = statistics(raw, filled), statistics(change, filled)
+    x, y = (raw - inputs[0]) / inputs[1], (change - changes[0]) / changes[1]
     adam = optimiser(learning_rate)
 
     def loss(heads: Heads, index: Array) -> Array:

@@ -23,6 +23,7 @@ from rhucrl.hallucination import hallucinate
 from rhucrl.models.prediction import Model
 from rhucrl.replay import Replay, statistics
 from rhucrl.solvers.backup import Numbers
+from rhucrl.solvers.bounds import Slope
 from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron
 
 KEENNESS = 0.1  # the cost of full optimism, in units of the critics
@@ -51,7 +52,7 @@ class World(NamedTuple):
     model: Model
     normaliser: Normaliser
     limits: Box
-    sign: Array  # of eta
+    sign: int  # of eta
 
 
 adam = optax.chain(optax.clip_by_global_norm(100.0), optax.scale_by_adam())
@@ -66,7 +67,7 @@ def unit(game: Game, discount: Array) -> Array:
 def begin(game: Game, width: int, key: PRNGKeyArray) -> Problem:
     keys = jax.random.split(key, 4)
     p = game.observation.size
-    critics = [Perceptron((p, 2 * width, width, 1), k, normalised=True) for k in keys[:2]]
+    critics = [Perceptron((p, width, width, 1), k, normalised=True) for k in keys[:2]]
     boxes = zip((game.agent, game.adversary), keys[2:], strict=True)
     players = (Perceptron((p, width, width, 2 * box.size), k) for box, k in boxes)
     networks = Networks(*players, critics, jnp.log(jnp.float32(0.1)))
@@ -78,14 +79,27 @@ def world(game: Game, model: Model, replay: Replay, sign: int) -> World:
     low = jnp.where(seen, replay.data.following, jnp.inf).min(0)
     high = jnp.where(seen, replay.data.following, -jnp.inf).max(0)
     margin = MARGIN * (high - low)
-    normaliser = Normaliser(*statistics(replay.data.obs, replay.filled))
-    return World(game, model, normaliser, Box(low - margin, high + margin), jnp.float32(sign))
+    normaliser = Normaliser(*statistics(replay.data.obs[:, : game.observation.size], replay.filled))
+    return World(game, model, normaliser, Box(low - margin, high + margin), sign)
 
 
 def values(world: World, critics: list[Perceptron], obs: Float[Array, "*b p"], scale: Array) -> Array:
     """Both critics' values in reward units, on a leading axis."""
     x = world.normaliser(obs)
     return scale * jnp.stack([critic(x)[..., 0] for critic in critics])
+
+
+def slope(world: World, critics: list[Perceptron], scale: Array, numbers: Numbers) -> Slope:
+    """Where a larger next state is worth more: the gradient of r + gamma V at the predicted one."""
+
+    def gradient(obs: Array, executed: Array, adversary: Array, mean: Array) -> Array:
+        def worth(following: Array) -> Array:
+            later = numbers.discount * values(world, critics, following, scale).mean(0)
+            return (world.game.reward(obs, executed, adversary, following) + later).sum()
+
+        return jax.grad(worth)(jax.lax.stop_gradient(mean))
+
+    return gradient
 
 
 class Rollouts(NamedTuple):
@@ -105,7 +119,7 @@ def rollouts(
     """Lane 0 is the adversary network's; the others hold one of `held` from the first step to the last."""
     game, model = world.game, world.model
     lanes, n = held.shape[0] + 1, starts.shape[0]
-    p, q, qbar = game.observation.size, game.agent.size, game.adversary.size
+    p, q, qbar = game.predicted_size, game.agent.size, game.adversary.size
     keys = jax.random.split(key, 4)
     agent = Gaussian(networks.agent, world.normaliser, game.agent)
     opponent = Gaussian(networks.adversary, world.normaliser, game.adversary)
@@ -114,21 +128,25 @@ def rollouts(
         jax.random.normal(keys[2], (length, 1, n, p)), jax.random.randint(keys[3], (length, 1, n), 0, model.members),
     )  # fmt: skip
 
-    def slope(obs: Array) -> Array:
-        return jax.grad(lambda obs: values(world, targets, obs, scale).mean(0).sum())(obs)
+    along = slope(world, targets, scale, numbers)
+
+    def imagine(obs: Array, executed: Array, adversary: Array, omega: Array, member: Array) -> Array:
+        if world.sign == 0:
+            mean, std = model.member(obs, executed, adversary, member)
+            return mean + omega * std
+        prediction = model.predict(obs, executed, adversary)
+        gain = jax.lax.stop_gradient(
+            numbers.beta * prediction.epistemic * along(obs, executed, adversary, prediction.mean)
+        )
+        eta = jnp.clip(gain / (KEENNESS * scale), -1, 1) if world.sign > 0 else -jnp.sign(gain)
+        return hallucinate(prediction, eta, numbers.beta, omega)
 
     def step(obs: Array, drawn: tuple[Array, Array, Array, Array]):
         mine, theirs, omega, member = drawn
         action, density = agent.sample(obs, jnp.broadcast_to(mine, (lanes, n, q)))
         adversary = jnp.concatenate([opponent.sample(obs[:1], theirs)[0], held])
         executed = game.execute(action, adversary).action[0]
-        prediction = model.predict(obs, executed, adversary)
-        gain = jax.lax.stop_gradient(numbers.beta * prediction.epistemic * slope(obs))
-        priced = jnp.clip(gain / (KEENNESS * scale), -1, 1)
-        eta = jnp.where(world.sign > 0, priced, -jnp.sign(gain))
-        mean, std = model.member(obs, executed, adversary, jnp.broadcast_to(member, (lanes, n)))
-        plausible = hallucinate(prediction, eta, numbers.beta, omega)
-        following = world.limits.clip(jnp.where(world.sign == 0, mean + omega * std, plausible))
+        following = world.limits.clip(imagine(obs, executed, adversary, omega, jnp.broadcast_to(member, (lanes, n))))
         reward = game.reward(obs, executed, adversary, following)
         alive = 1.0 - game.terminated(following)
         return following, Rollouts(obs, following, reward, alive, density)

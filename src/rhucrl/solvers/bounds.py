@@ -28,7 +28,7 @@ DEPLOYED, OWN, STRAY = -1, -2, -3
 
 Policy = Callable[[Float[Array, "n p"]], Float[Array, "n q"]]
 Opponent = Callable[[Float[Array, "n p"], Float[Array, "n q"]], Float[Array, "n qbar"]]
-Slope = Callable[[Float[Array, "n p"], Float[Array, "n qbar"]], Float[Array, "n p"]]
+Slope = Callable[[Array, Array, Array, Array], Float[Array, "n p"]]  # of (s, executed, abar, mu)
 Lane = tuple[int, int]  # a rollout: what chooses its model, and its adversary (a number: that constant one)
 
 
@@ -92,7 +92,8 @@ def rollouts(contest: Contest, lanes: list[Lane], key: PRNGKeyArray) -> Float[Ar
         executed = jnp.take_along_axis(outcomes, outcome[None, :, None], 0)[0]
         prediction = model.predict(obs, executed, adversary)
         mean, std = model.member(obs, executed, adversary, pick(whose, model.members))
-        up, down = jnp.sign(contest.up(obs, adversary)), -jnp.sign(contest.down(obs, adversary))
+        here = obs, executed, adversary, prediction.mean
+        up, down = jnp.sign(contest.up(*here)), -jnp.sign(contest.down(*here))
         eta = jnp.where(chooser == OPTIMIST, up, jnp.where(chooser == PESSIMIST, down, 0.0))
         plausible = hallucinate(prediction, eta, reach, noise)
         following = contest.project(jnp.where(chooser == MEMBER, mean + noise * std, plausible))

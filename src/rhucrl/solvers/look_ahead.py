@@ -148,7 +148,7 @@ def contest(config: TrainConfig, policy: AgentPolicy, pair: Pair, model: Model) 
     player = policy.player
 
     def along(critic: Critic) -> Slope:
-        def gradient(obs: Array, adversary: Array) -> Array:
+        def gradient(obs: Array, executed: Array, adversary: Array, mean: Array) -> Array:
             if player.game.scope == "step":
                 return slope(player.game, critic, obs, player.adversary)[:, 0]
             return jax.vmap(lambda o, abar: slope(player.game, critic, o, abar[None])[0])(obs, adversary)

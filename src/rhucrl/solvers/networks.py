@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.envs.game import Box
+from rhucrl.models.ensemble import smooth_gate
 
 CALMEST, WILDEST = -5.0, 1.0  # logarithms of a policy's standard deviation, before it is squashed
 
@@ -31,7 +32,7 @@ class Layer(eqx.Module):
 
 
 class Perceptron(eqx.Module):
-    """SiLU layers, normalised if asked for: that keeps critics from running away on little data."""
+    """Smooth layers, normalised if asked for: that keeps critics from running away on little data."""
 
     layers: list[Layer]
     normalised: bool = eqx.field(static=True)
@@ -47,18 +48,18 @@ class Perceptron(eqx.Module):
             x = layer(x)
             if self.normalised:
                 x = (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
-            x = jax.nn.silu(x)
+            x = smooth_gate(x)
         return self.layers[-1](x)
 
 
 class Normaliser(eqx.Module):
-    """Observations in units of what has been seen, held within five standard deviations."""
+    """States in units of what has been seen, held within five standard deviations; reported entries are left out."""
 
     mean: Float[Array, " p"]
     std: Float[Array, " p"]
 
     def __call__(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b p"]:
-        return jnp.clip((obs - self.mean) / self.std, -5, 5)
+        return jnp.clip((obs[..., : self.mean.shape[0]] - self.mean) / self.std, -5, 5)
 
 
 class Gaussian(eqx.Module):
@@ -90,10 +91,10 @@ class Gaussian(eqx.Module):
         low, high = np.asarray(self.box.low), np.asarray(self.box.high)
 
         def act(obs: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
-            x = np.clip((obs.astype(np.float32) - mean) / std, -5, 5)
+            x = np.clip((obs[: len(mean)].astype(np.float32) - mean) / std, -5, 5)
             for weight, bias in layers[:-1]:
                 x = x @ weight + bias
-                x = x / (1 + np.exp(-x))
+                x = x * np.clip(x / 6 + 0.5, 0, 1)
             x = x @ layers[-1][0] + layers[-1][1]
             centre, log_std = np.split(x, 2)
             raw = centre if noise is None else centre + np.exp(np.clip(log_std, CALMEST, WILDEST)) * noise

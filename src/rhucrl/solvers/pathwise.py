@@ -18,7 +18,7 @@ from rhucrl.episodes import Acting
 from rhucrl.models.prediction import Model
 from rhucrl.replay import Replay
 from rhucrl.solvers import actor_critic
-from rhucrl.solvers.actor_critic import Problem, World, unit, values, world
+from rhucrl.solvers.actor_critic import Problem, slope, unit, world
 from rhucrl.solvers.backup import Numbers
 from rhucrl.solvers.bounds import Contest, Opponent, bounds, pessimistic
 from rhucrl.solvers.candidates import lattice
@@ -126,7 +126,7 @@ def judge(
 
     def contest(policy: Gaussian) -> Contest:
         own = Answer(Gaussian(learner.agent.networks.adversary, learner.normaliser, game.adversary))
-        up, down = (along(here, problem, scale) for problem in (learner.agent, learner.response))
+        up, down = (slope(here, problem.targets, scale, numbers) for problem in (learner.agent, learner.response))
         sides = (policy, deployed(config, pair, game), own, corners(game)[:8], up, down)
         return Contest(game, model, *sides, here.limits.clip, numbers.beta)
 
@@ -134,10 +134,3 @@ def judge(
     again = pessimistic(contest(champion), keys[1])
     names = ("J_optimistic", "J_expected", "J_pessimistic", "J_pessimistic_output")
     return dict(zip(names, (*j, again), strict=True))
-
-
-def along(world: World, problem: Problem, scale: Array):
-    def gradient(obs: Array, adversary: Array) -> Array:
-        return jax.grad(lambda obs: values(world, problem.targets, obs, scale).mean(0).sum())(obs)
-
-    return gradient

@@ -23,9 +23,9 @@ that stray from it. *Optimum* is the value of the game by dynamic programming (g
 worst case. The *output* policy is chosen by J^(p) (`algorithm.md`); the *last* one is that of the last episode.
 
 Read the tables with this in mind. The price on optimism and most other settings were chosen while looking at seeds 0
-and 1 of the adversarial setting at alpha .2, under this same attack; seeds 1 and 3 decided the acting points; savings of
-time, the weights of the look-ahead's holds and the rule for the output policy were tried on seeds 5 to 8, which are not
-shown. Seeds 2 and 4 were not used to choose anything.
+and 1 of the adversarial setting at alpha .2, under this same attack; seeds 1 and 3 decided the acting points; savings
+of time, the weights of the look-ahead's holds and the rule for the output policy were tried on seeds 5 to 8, which are
+not shown. Seeds 2 and 4 were not used to choose anything.
 """
 
 

@@ -33,9 +33,9 @@ def finish(*arguments: str | Path) -> None:
     assert process.returncode == 0, told
 
 
-def train(folder: Path, episodes: int) -> tuple[str | Path, ...]:
+def train(env: str, folder: Path, episodes: int) -> tuple[str | Path, ...]:
     options = [word for name, value in OPTIONS.items() for word in (f"--{name}", str(value))]
-    return ("train", "pendulum", *options, "--episodes", str(episodes), "--run-dir", folder)
+    return ("train", env, *options, "--episodes", str(episodes), "--run-dir", folder)
 
 
 def rows(folder: Path) -> int:
@@ -71,12 +71,13 @@ def result(folder: Path) -> tuple[bytes, dict[str, dict[str, bytes]]]:
     return (folder / "metrics.jsonl").read_bytes(), plain
 
 
-def test_a_run_killed_at_any_moment_and_prolonged_ends_in_the_same_bytes(tmp_path):
+@pytest.mark.parametrize("env", ["pendulum", "hopper"])
+def test_a_run_killed_at_any_moment_and_prolonged_ends_in_the_same_bytes(env, tmp_path):
     undisturbed, folder, chance = tmp_path / "undisturbed", tmp_path / "run", random.Random()
-    finish(*train(undisturbed, EPISODES))
+    finish(*train(env, undisturbed, EPISODES))
     assert rows(undisturbed) == EPISODES
     resume = ("resume", folder)
-    kill(train(folder, EPISODES - 4), later(folder), chance.uniform(0, 0.05))
+    kill(train(env, folder, EPISODES - 4), later(folder), chance.uniform(0, 0.05))
     another = later(folder)
     kill(resume, lambda: another() and any((folder / "checkpoints").glob(".*.new-*")))  # while it writes one
     kill((*resume, "--episodes", str(EPISODES)), later(folder), chance.uniform(0, 0.02))

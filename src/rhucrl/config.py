@@ -87,7 +87,11 @@ class TrainConfig:
     model_learning_rate: float = 2e-3
     """Adam's step size for the ensemble."""
     model_rounds: int = 10
-    """At most so many rounds of 25 gradient steps per fit; early stopping may end it sooner."""
+    """At most so many rounds of gradient steps per fit; early stopping may end it sooner."""
+    round: int = 25
+    """Gradient steps of a round: the ensemble is validated after each."""
+    linear: bool = False
+    """Whether the ensemble only learns what a linear model leaves over."""
     minimum_temperature: float = 1.0
     """Recalibration never shrinks the epistemic uncertainty below this factor."""
 
@@ -115,7 +119,7 @@ class TrainConfig:
 NETWORKS = {
     "episodes": 50, "discount": 0.99, "model_steps": 3, "trace": 0.5, "updates": 0.6, "batch": 128, "width": 128,
     "learning_rate": 3e-4, "slowing": 0.0, "target_rate": 0.01, "model_width": 128, "model_learning_rate": 1e-3,
-    "model_rounds": 20,
+    "model_rounds": 6, "round": 100, "linear": True,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "pendulum": {},
@@ -134,5 +138,5 @@ def preset(env: str) -> dict[str, Any]:
 LEAST = {
     "horizon": 1, "episodes": 1, "random_episodes": 1, "beta": 0, "model_steps": 1, "updates": 0, "batch": 1, "pool": 4,
     "features": 1, "width": 1, "agent_points": 2, "acting_points": 2, "heads": 2, "model_width": 1, "model_rounds": 1,
-    "seed": 0,
+    "round": 1, "seed": 0,
 }  # fmt: skip

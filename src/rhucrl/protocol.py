@@ -78,7 +78,7 @@ def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> 
     if config.model == "known":
         model, optimiser = KnownModel(game), ()
     else:
-        model = ensemble.create(game, config.heads, config.model_width, keys[2])
+        model = ensemble.create(game, config.heads, config.model_width, keys[2], config.linear)
         optimiser = ensemble.optimiser(jnp.float32(0)).init(eqx.filter(model.heads, eqx.is_array))
     replay = store.empty(capacity, (p, q, qbar), config.heads)
     pair = solver.players(config, game, model, learner, numbers(config, 0))
@@ -128,11 +128,10 @@ def learn(config: TrainConfig, state: State, episode: Episode, beta: Array, key:
         return state._replace(replay=replay), metrics
     model, optimiser, fit = ensemble.fit(
         eqx.tree_at(lambda m: m.temperature, state.model, jnp.float32(1)), state.model_optimiser, replay,
-        config.model_rounds, 25, 256, jnp.float32(config.model_learning_rate), keys[1],
+        config.model_rounds, config.round, 256, jnp.float32(config.model_learning_rate), keys[1],
     )  # fmt: skip
-    held_out = replay.held_out * replay.filled
-    fitted = model.predict(*replay.data[:3])
-    temperature = calibration.temperature(fitted, replay.data.following, held_out)
+    data, weight = store.validation(replay)
+    temperature = calibration.temperature(model.predict(*data[:3]), data.following, weight)
     model = eqx.tree_at(lambda m: m.temperature, model, jnp.maximum(temperature, config.minimum_temperature))
     metrics |= {"temperature": temperature, "fit_steps": fit.steps, "validation_error": jnp.sqrt(fit.validation_mse)}
     return state._replace(model=model, model_optimiser=optimiser, replay=replay), metrics

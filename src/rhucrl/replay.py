@@ -61,6 +61,15 @@ def add(replay: Replay, new: Transitions, count: Int[Array, ""], key: PRNGKeyArr
     return Replay(data, put(replay.weight, weight), put(replay.held_out, held_out), replay.size + count)
 
 
+def validation(replay: Replay) -> tuple[Transitions, Float[Array, " n"]]:
+    """The rows that are held out, with room for twice as many as are expected, and which of them there are."""
+    held_out = replay.held_out * replay.filled
+    room = round(2 * VALIDATION * replay.capacity) + 64
+    index = jnp.flatnonzero(held_out, size=room, fill_value=0)
+    there = jnp.arange(room) < held_out.sum()
+    return jax.tree.map(lambda x: x[index], replay.data), there.astype(jnp.float32)
+
+
 def draw(replay: Replay, n: int, key: PRNGKeyArray) -> Int[Array, " n"]:
     """Indices of stored transitions, uniform with replacement."""
     return jax.random.randint(key, (n,), 0, jnp.maximum(replay.size, 1))

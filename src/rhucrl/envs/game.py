@@ -98,6 +98,10 @@ class Game(eqx.Module):
     def terminated(self, next_obs: Float[Array, "*b p"]) -> Array:
         return jnp.zeros(next_obs.shape[:-1], bool)
 
+    def over(self, next_obs: Float[Array, "*b p"]) -> Array:
+        """Whether there is nothing more to be had: inside a model, an end that cannot be averted is one already."""
+        return self.terminated(next_obs)
+
     def project(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b p"]:
         """The possible observation next to a predicted one."""
         return self.observation.clip(obs)

@@ -67,6 +67,7 @@ class HostGame(Game):
     mixture: Mixture | None = eqx.field(static=True)
     known_reward: Known = eqx.field(static=True)
     known_end: Known | None = eqx.field(static=True)
+    lost: Known | None = eqx.field(static=True)
 
     @property
     def agent(self) -> Box:
@@ -120,6 +121,10 @@ class HostGame(Game):
             return jnp.zeros(next_obs.shape[:-1], bool)
         return self.known_end(next_obs)
 
+    def over(self, next_obs: Array) -> Array:
+        ended = self.terminated(next_obs)
+        return ended if self.lost is None else ended | self.lost(next_obs)
+
     def sample(self, key: PRNGKeyArray, n: int) -> Array:
         return self.starts(key, n)  # no simulator can be put into any state
 
@@ -141,7 +146,7 @@ def make_robot(
     edge = np.asarray(row.edge)
     return _assemble(
         simulator, disturbance.get(setting), name, setting, strength, scope, mixture, horizon,
-        reward=row.reward, terminated=row.terminated if row.health else None,
+        reward=row.reward, terminated=row.terminated if row.health else None, lost=row.lost,
         observation=(-edge, edge), scale=np.asarray(row.scale), rewards=row.rewards, starts=starts,
     )  # fmt: skip
 
@@ -221,7 +226,7 @@ def adopt(
 def _assemble(
     simulator: Simulator, disturbance: Disturbance | None, name: str, setting: Setting, strength: float, scope: Scope,
     mixture: Mixture | None, horizon: int, *, reward: Any, terminated: Any, observation: tuple[Any, Any], scale: Any,
-    rewards: tuple[float, float], starts: Any,
+    rewards: tuple[float, float], starts: Any, lost: Any = None,
 ) -> ZeroSumEnv:  # fmt: skip
     space: Any = simulator.env.action_space
     agent = _box(space.low, space.high)
@@ -235,7 +240,7 @@ def _assemble(
     )  # fmt: skip
     game = HostGame(
         strength=jnp.float32(strength), facts=facts, scope=scope, horizon=horizon, name=name, setting=setting,
-        mixture=mixture, known_reward=reward, known_end=terminated,
+        mixture=mixture, known_reward=reward, known_end=terminated, lost=lost,
     )  # fmt: skip
     return ZeroSumEnv(game, HostSystem(game, simulator, disturbance, mixture))
 

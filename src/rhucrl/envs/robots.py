@@ -35,6 +35,8 @@ class Robot:
     """Standard deviations of the observations under random actions."""
     edge: tuple[float, ...]
     """Generous bounds of the observations' absolute values."""
+    lost: Function | None = None
+    """States that nobody gets out of again, though the episode goes on for a moment."""
 
     def reward(self, obs: Any, executed: Any, adversary: Any, next_obs: Any) -> Any:
         return self.gain(next_obs) - self.cost * squares(executed)
@@ -65,6 +67,10 @@ def pole_stands(obs: Any) -> Any:
     return (abs(obs[..., 1]) <= 0.2) & (abs(obs) < float("inf")).all(-1)
 
 
+def at_the_rail(obs: Any) -> Any:
+    return abs(obs[..., 0]) > 0.98
+
+
 def nearness(obs: Any) -> Any:
     gap = obs[..., 8:10]
     return -((gap[..., None, :] @ gap[..., :, None])[..., 0, 0] ** 0.5)  # a product as in NumPy's norm, to the last bit
@@ -89,7 +95,7 @@ ROBOTS: dict[str, Robot] = {
         "InvertedPendulum-v5", 1000, hidden=0, bodies=("pole",), axes="xz", masses=(0.001, 2),
         cost=0.0, gain=lambda obs: pole_stands(obs) * 1.0, health=pole_stands, rewards=(0, 1),
         scale=(0.06, 0.14, 1.0, 2.2),
-        edge=(2, 4, 50, 100),
+        edge=(2, 4, 50, 100), lost=at_the_rail,
     ),
     "reacher": Robot(
         "Reacher-v5", 50, hidden=0, bodies=("body0",), axes="xy", masses=(0.001, 2),

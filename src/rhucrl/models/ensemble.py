@@ -6,6 +6,7 @@ epistemic uncertainty; the mean of their variances the aleatoric one.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
@@ -70,6 +71,7 @@ class Ensemble(eqx.Module):
     inputs: tuple[Array, Array]
     changes: tuple[Array, Array]
     temperature: Float[Array, ""]
+    skip: Float[Array, "d p"] | None
 
     @property
     def members(self) -> int:
@@ -82,6 +84,7 @@ class Ensemble(eqx.Module):
         """Mean and aleatoric standard deviation of the next observation, per head."""
         x = self.normalised(obs, executed, adversary)
         mean, std = self.heads(x.reshape(-1, x.shape[-1]))
+        mean = mean if self.skip is None else mean + x.reshape(-1, x.shape[-1]) @ self.skip
         shape = (mean.shape[0], *x.shape[:-1], mean.shape[-1])
         shift, scale = self.changes
         return self.game.forget(obs) + shift + scale * mean.reshape(shape), scale * std.reshape(shape)
@@ -110,11 +113,13 @@ def optimiser(learning_rate: Array, decay: float = 1e-4) -> optax.GradientTransf
     return optax.adamw(learning_rate, weight_decay=decay)
 
 
-def create(game: Game, heads: int, width: int, key: PRNGKeyArray) -> Ensemble:
+def create(game: Game, heads: int, width: int, key: PRNGKeyArray, linear: bool = False) -> Ensemble:
+    """`linear`: the heads learn what a linear model, fitted in closed form, leaves over."""
     p, q, qbar = game.predicted_size, game.agent.size, game.adversary.size
     inputs = game.model_input(jnp.zeros(p), jnp.zeros(q), jnp.zeros(qbar)).shape[-1]
     unit = lambda n: (jnp.zeros(n), jnp.ones(n))  # noqa: E731
-    return Ensemble(game, Heads(inputs, p, heads, width, key), unit(inputs), unit(p), jnp.float32(1.0))
+    skip = jnp.zeros((inputs, p)) if linear else None
+    return Ensemble(game, Heads(inputs, p, heads, width, key), unit(inputs), unit(p), jnp.float32(1.0), skip)
 
 
 def fit(
@@ -137,6 +142,8 @@ def fit(
     change = data.following - model.game.forget(data.obs)
     inputs, changes = statistics(raw, filled), statistics(change, filled)
     x, y = (raw - inputs[0]) / inputs[1], (change - changes[0]) / changes[1]
+    skip = None if model.skip is None else ridge(x, y, filled * (1 - replay.held_out))
+    y = y if skip is None else y - x @ skip
     adam = optimiser(learning_rate)
 
     def loss(heads: Heads, index: Array) -> Array:
@@ -170,5 +177,11 @@ def fit(
     start = validation(model.heads)
     carry = (jnp.int32(0), model.heads, state, model.heads, start, jnp.float32(jnp.inf), jnp.float32(0))
     done, _, state, best, _, least, last = jax.lax.while_loop(going_on, one_round, carry)
-    fitted = eqx.tree_at(lambda m: (m.heads, m.inputs, m.changes), model, (best, inputs, changes))
+    fitted = dataclasses.replace(model, heads=best, inputs=inputs, changes=changes, skip=skip)
     return fitted, state, Fit(done * steps, least, last)
+
+
+def ridge(x: Float[Array, "n d"], y: Float[Array, "n p"], weight: Float[Array, " n"]) -> Float[Array, "d p"]:
+    """The linear map with the least weighted squared error and a small prior on zero."""
+    weighted = x.T * weight
+    return jnp.linalg.solve(weighted @ x + jnp.eye(x.shape[1]), weighted @ y)

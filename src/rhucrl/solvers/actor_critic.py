@@ -148,7 +148,7 @@ def rollouts(
         executed = game.execute(action, adversary).action[0]
         following = world.limits.clip(imagine(obs, executed, adversary, omega, jnp.broadcast_to(member, (lanes, n))))
         reward = game.reward(obs, executed, adversary, following)
-        alive = 1.0 - game.terminated(following)
+        alive = 1.0 - game.over(following)
         return following, Rollouts(obs, following, reward, alive, density)
 
     return jax.lax.scan(step, jnp.broadcast_to(starts, (lanes, n, p)), noises)[1]

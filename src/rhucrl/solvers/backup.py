@@ -117,7 +117,7 @@ def look_ahead(
     """r + gamma V(s') for all pairs, in the model that eta hallucinates along `slope`; terminal states end the sum."""
     eta = choose_eta(game, considered.prediction, slope[..., None, :, :], sign, numbers.beta)
     following = game.project(hallucinate(considered.prediction, eta, numbers.beta, noise[..., None, None, :]))
-    alive = 1 - game.terminated(following)
+    alive = 1 - game.over(following)
     q = considered.reward + numbers.discount * alive * value(game, critic, following, adversary)
     return jnp.tensordot(considered.probability, q, 1)
 

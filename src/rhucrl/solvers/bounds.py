@@ -98,7 +98,7 @@ def rollouts(contest: Contest, lanes: list[Lane], key: PRNGKeyArray) -> Float[Ar
         plausible = hallucinate(prediction, eta, reach, noise)
         following = contest.project(jnp.where(chooser == MEMBER, mean + noise * std, plausible))
         reward = alive * game.reward(obs, executed, adversary, following)
-        return (following, alive * (1 - game.terminated(following))), reward
+        return (following, alive * (1 - game.over(following))), reward
 
     keys = jax.random.split(key)
     origin = jnp.tile(game.starts(jax.random.key(0), 1), (n, 1))

@@ -52,7 +52,7 @@ class Player(eqx.Module):
             eta = choose_eta(game, prediction, gradient[..., None, :, :], self.sign, numbers.beta)
             following = game.project(hallucinate(prediction, eta, numbers.beta, None))
             total = total + weight * game.reward(s, executed, adversary, following)
-            weight = weight * numbers.discount * (1 - game.terminated(following))
+            weight = weight * numbers.discount * (1 - game.over(following))
             judged = judged + share * (total + weight * value(game, self.critic, following, self.adversary))
             return (following, total, weight, judged), None
 

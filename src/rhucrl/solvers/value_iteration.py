@@ -88,7 +88,7 @@ def rollouts(
         gradient = jnp.take_along_axis(gradient, lasting, -2)[..., 0, :]
         eta = choose_eta(game, chosen, gradient, sign, numbers.beta)
         following = game.project(hallucinate(chosen, eta, numbers.beta, noise))
-        return following, (obs, considered, jnp.where(game.terminated(following), -1, taken))
+        return following, (obs, considered, jnp.where(game.over(following), -1, taken))
 
     _, (obs, considered, taken) = jax.lax.scan(step, starts, (draws.swapaxes(0, 1), noises))
     # Scanned axes are (l, o, n, ...); a pool is drawn from by trajectory, so (n, l, o, ...).

@@ -73,6 +73,21 @@ def test_the_ensemble_learns_a_known_map(fitted):
     assert 0.012 < prediction.aleatoric.mean() < 0.035  # the noise is .02
 
 
+def test_a_linear_part_learns_a_linear_map_from_few_data():
+    replay, test, wrong = filled(transitions(20)), transitions(100, seed=7), {}
+    for linear in (False, True):
+        model = fit(ensemble.create(Probe(), HEADS, WIDTH, jax.random.key(0), linear), replay)[0]
+        wrong[linear] = float(jnp.abs(model.predict(*test[:3]).mean - test.following).mean())
+    assert wrong[True] < 0.5 * wrong[False]
+
+
+def test_only_held_out_rows_validate(data):
+    rows, there = store.validation(data)
+    held_out = np.asarray(data.held_out * data.filled, bool)
+    assert 0 < there.sum() == held_out.sum()
+    np.testing.assert_array_equal(rows.obs[: int(there.sum())], np.asarray(data.data.obs)[held_out])
+
+
 def test_heads_disagree_away_from_the_data(fitted):
     seen, unseen = transitions(100, seed=8), transitions(100, seed=8)
     unseen = unseen._replace(obs=unseen.obs + 6)

@@ -301,3 +301,10 @@ def test_a_thousand_steps_with_two_policies_are_cheap():
             env.step({"agent": agent, "adversary": adversary})
         costs.append(time.process_time() - start)
     assert min(costs) < 0.3
+
+
+def test_the_rail_is_the_end_inside_a_model_only():
+    game = make("inverted-pendulum").game
+    states = jnp.array([[0.5, 0.0, 0, 0], [-0.99, 0.1, 0, 0], [0.0, 0.3, 0, 0]])
+    np.testing.assert_array_equal(game.terminated(states), [False, False, True])
+    np.testing.assert_array_equal(game.over(states), [False, True, True])

@@ -117,8 +117,8 @@ class TrainConfig:
 
 
 NETWORKS = {
-    "episodes": 50, "discount": 0.99, "model_steps": 3, "trace": 0.5, "updates": 0.6, "batch": 128, "width": 128,
-    "learning_rate": 3e-4, "slowing": 0.0, "target_rate": 0.01, "model_width": 128, "model_learning_rate": 1e-3,
+    "episodes": 50, "discount": 0.99, "model_steps": 3, "trace": 0.5, "updates": 1.0, "batch": 128, "width": 128,
+    "learning_rate": 3e-4, "slowing": 0.0, "target_rate": 0.02, "model_width": 128, "model_learning_rate": 1e-3,
     "model_rounds": 6, "round": 100, "linear": True,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {

@@ -1,0 +1,93 @@
+"""The two-player actor-critic on the probe: its values and its play are those of the game."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from probes import GRID, Probe, Unsure, solution
+from rhucrl import replay as store
+from rhucrl.compilation import compiled
+from rhucrl.replay import Transitions
+from rhucrl.solvers import actor_critic
+from rhucrl.solvers.actor_critic import unit, values, world
+from rhucrl.solvers.backup import Numbers
+from rhucrl.solvers.networks import Gaussian
+
+DISCOUNT, INNER = 0.9, np.abs(GRID) < 1.5
+GAME = Probe(horizon=40, certain=True)
+NUMBERS = Numbers(*(jnp.float32(x) for x in (1.0, DISCOUNT, 0.5, 1e-3, 0.02, 0.0)))
+
+
+def everywhere() -> store.Replay:
+    """Start states over the whole line."""
+    obs = jnp.asarray(GRID, jnp.float32)[:, None]
+    data = Transitions(obs, 0 * obs, 0 * obs, obs)
+    return store.add(store.empty(len(GRID), (1, 1, 1), 1), data, jnp.int32(len(GRID)), jax.random.key(0))
+
+
+@functools.cache
+def solved(sign: int = 0, reach: float = 0.0, lanes: int = 3, frozen: bool = False):
+    game, model, replay = GAME, Unsure(GAME, reach), everywhere()
+    problem = actor_critic.begin(game, 32, jax.random.key(0))
+    if frozen:  # the response to an agent that is already good
+        problem = problem._replace(networks=problem.networks._replace(agent=solved()[1].networks.agent))
+
+    @compiled()
+    def improve(problem, key):
+        here = world(game, model, replay, sign)
+        corners = jnp.array([[-1.0], [1.0]])
+        return actor_critic.improve(
+            here, problem, replay, corners, NUMBERS, frozen, 1 if frozen else lanes, 64, 4, 2000, key
+        )
+
+    problem, _ = improve(problem, jax.random.key(1))
+    return world(game, model, replay, sign), problem
+
+
+def value(solved) -> np.ndarray:
+    here, problem = solved
+    obs = jnp.asarray(GRID, jnp.float32)[:, None]
+    return np.asarray(values(here, problem.networks.critics, obs, unit(GAME, DISCOUNT)).mean(0))
+
+
+def action(solved) -> np.ndarray:
+    here, problem = solved
+    policy = Gaussian(problem.networks.agent, here.normaliser, GAME.agent)
+    return np.asarray(policy(jnp.asarray(GRID, jnp.float32)[:, None]))[:, 0]
+
+
+def test_the_value_is_that_of_the_game_and_rather_too_low():
+    """The worst of several sampled rollouts is a little worse than the rollout of the worst adversary."""
+    exact = solution(GAME, DISCOUNT)
+    error = (value(solved()) - exact.value)[INNER] / np.ptp(exact.value)
+    assert error.min() > -0.25 and error.max() < 0.05
+
+
+def test_the_agents_worst_case_is_nearly_the_value_of_the_game():
+    exact, got = solution(GAME, DISCOUNT), solution(GAME, DISCOUNT, action(solved())[:, None])
+    idle = solution(GAME, DISCOUNT, 0 * GRID[:, None])
+    lost = (exact.value - got.value)[INNER].mean()
+    assert lost < 0.05 * (exact.value - idle.value)[INNER].mean()
+
+
+@pytest.mark.parametrize(("sign", "least", "most"), [(1, 0.2, 2.5), (-1, 0.8, 4.0)])
+def test_optimism_is_worth_something_and_pessimism_costs_no_less_than_it_should(sign, least, most):
+    plain, exact = (solution(GAME, DISCOUNT, reach=reach, sign=sign).value for reach in (0.0, 0.1))
+    gained, all_of_it = (value(solved(sign, 0.1)) - value(solved()))[INNER].mean(), (exact - plain)[INNER].mean()
+    assert least < gained / all_of_it < most
+
+
+def test_the_response_is_the_best_one():
+    frozen = solved(frozen=True)
+    exact = solution(GAME, DISCOUNT, action(solved())[:, None])
+    here, problem = frozen
+    adversary = Gaussian(problem.networks.adversary, here.normaliser, GAME.adversary)
+    shove = np.asarray(adversary(jnp.asarray(GRID, jnp.float32)[:, None]))[:, 0]
+    matters = INNER & (np.abs(GRID) > 0.3)
+    assert (np.sign(shove) == np.sign(exact.shove))[matters].mean() > 0.9
+    assert np.abs(shove)[matters].mean() > 0.6

@@ -3,24 +3,18 @@
     python benchmarks/pendulum.py robust solver sparse parameter nominal     # all runs that are not there yet
     python benchmarks/pendulum.py --tables                                   # docs/results.md from what is there
 
-Every run is a process of its own on a core of its own, with default settings except for what its row says. Results
-are appended to benchmarks/results/EXPERIMENT.jsonl, one line per run; an interrupted benchmark goes on where it was.
+Settings are the defaults except for what a row says. Results are appended to benchmarks/results/EXPERIMENT.jsonl, one
+line per run; an interrupted benchmark goes on where it was.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import resource
-import subprocess
-import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from itertools import product
-from pathlib import Path
-from queue import SimpleQueue
 
-RESULTS = Path(__file__).parent / "results"
+import rows
+
 SEEDS = range(5)
 STRENGTHS = (0.2, 0.1, 0.3)
 
@@ -91,60 +85,18 @@ def one(options: dict) -> dict:
     return result
 
 
-def run(names: list[str], jobs: int) -> None:
-    todo = [(name, row) for name in names for row in experiments()[name] if row not in done(name)]
-    todo.sort(key=lambda item: item[1]["seed"])  # a benchmark that is interrupted has all its rows of some seeds
-    cores: SimpleQueue[int] = SimpleQueue()
-    for core in range(jobs):
-        cores.put(core)
-
-    def job(item: tuple[str, dict]) -> None:
-        name, row = item
-        core = cores.get()
-        try:
-            command = ["taskset", "-c", str(core), sys.executable, __file__, "--one", json.dumps(row)]
-            answer = subprocess.run(command, capture_output=True, text=True, check=False)
-            if answer.returncode:
-                print(name, row, "failed:", answer.stderr[-2000:], flush=True)
-                return
-            with open(RESULTS / f"{name}.jsonl", "a") as file:
-                file.write(answer.stdout.splitlines()[-1] + "\n")
-            r = json.loads(answer.stdout.splitlines()[-1])
-            print(
-                f"{name} {row}: nominal {r['output']['nominal']:.0f} worst {r['output']['worst']:.0f} (last "
-                f"{r['last']['worst']:.0f}) train {r['train_cpu']:.0f} s attack {r['attack_cpu']:.0f} s "
-                f"{r['peak_mb']:.0f} MB",
-                flush=True,
-            )
-        finally:
-            cores.put(core)
-
-    with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(job, todo))
+def tell(r: dict) -> str:
+    return (
+        f"nominal {r['output']['nominal']:.0f} worst {r['output']['worst']:.0f} (last {r['last']['worst']:.0f}) "
+        f"train {r['train_cpu']:.0f} s attack {r['attack_cpu']:.0f} s {r['peak_mb']:.0f} MB"
+    )
 
 
-def done(name: str) -> list[dict]:
-    path = RESULTS / f"{name}.jsonl"
-    return [json.loads(line)["options"] for line in path.read_text().splitlines()] if path.exists() else []
+def write() -> None:
+    import tables
 
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("experiments", nargs="*", choices=[*experiments(), []], help="which runs to make")
-    parser.add_argument("--jobs", type=int, default=2, help="processes at a time, one per core")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    parser.add_argument("--tables", action="store_true", help="write docs/results.md")
-    arguments = parser.parse_args()
-    if arguments.one:
-        print(json.dumps(one(json.loads(arguments.one))))
-    elif arguments.tables:
-        from tables import write
-
-        write(RESULTS)
-    else:
-        RESULTS.mkdir(exist_ok=True)
-        run(arguments.experiments or list(experiments()), arguments.jobs)
+    tables.write(rows.RESULTS)
 
 
 if __name__ == "__main__":
-    main()
+    rows.main(__file__, str(__doc__), experiments(), one, tell, write)

@@ -7,6 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+from rows import read
 
 from rhucrl.experiments.statistics import estimate
 
@@ -27,11 +28,6 @@ and 1 of the adversarial setting at alpha .2, under this same attack; seeds 1 an
 of time, the weights of the look-ahead's holds and the rule for the output policy were tried on seeds 5 to 8, which are
 not shown. Seeds 2 and 4 were not used to choose anything.
 """
-
-
-def read(results: Path, name: str) -> list[dict]:
-    path = results / f"{name}.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def grouped(rows: list[dict], *names: str) -> dict[tuple, list[dict]]:
@@ -171,7 +167,7 @@ def several_seeds(results: Path) -> str:
 
 def write(results: Path) -> None:
     parts = [HEAD]
-    robust, solver = read(results, "robust") + read(results, "ablations"), read(results, "solver")
+    robust, solver = read("robust") + read("ablations"), read("solver")
     pairs = {(row["options"]["setting"], row["options"]["strength"]) for row in robust + solver}
     optima = {pair: optimum(*pair) for pair in sorted(pairs)}
     if solver:
@@ -182,7 +178,7 @@ def write(results: Path) -> None:
             "## Calibration and bounds\n",
             coverage(robust),
             "## Cost\n",
-            cost(read(results, "robust")),
+            cost(read("robust")),
             one_run(results),
             several_seeds(results),
         ]
@@ -192,7 +188,7 @@ def write(results: Path) -> None:
         "parameter": ("Parameter setting: relative mass within 80 % of 1, fixed for an episode", parameter),
     }
     for name, (title, make) in sections.items():
-        if rows := read(results, name):
+        if rows := read(name):
             parts += [f"## {title}\n", make(rows)]
     DOCS.mkdir(exist_ok=True)
     (DOCS / "results.md").write_text("\n".join(parts))

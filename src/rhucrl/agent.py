@@ -36,7 +36,7 @@ class Agent:
         config = dataclasses.replace(self.config, episodes=episodes, **self.game.options())
         progress = progress or training.Silent()
         if run_dir is not None:
-            self.state = training.train(config, run_dir, progress)
+            self.state = training.train(config, run_dir, progress, self.env)
         else:
             state = protocol.initial(config, self.env)
             for index in range(episodes):

@@ -41,9 +41,11 @@ def game_of(config: TrainConfig) -> Game:
     return env_of(config).game
 
 
-def train(config: TrainConfig, folder: str | Path, progress: Progress | None = None) -> State:
+def train(
+    config: TrainConfig, folder: str | Path, progress: Progress | None = None, env: ZeroSumEnv | None = None
+) -> State:
     """A new run in `folder`."""
-    env = env_of(config)  # before there is a folder
+    env = env or env_of(config)  # before there is a folder
     with Run.create(folder, config) as run:
         return advance(run, config, env, protocol.initial(config, env), 0, progress or Silent())
 

@@ -63,7 +63,11 @@ def acting(policy: Any, env: ZeroSumEnv) -> Acting:
     predict: Any = getattr(policy, "predict", None)
     if predict is None and not callable(policy):
         raise UsageError(f"a {type(policy).__name__} is no policy: give a function of observations, or with .predict")
-    plays: Any = eqx.filter_jit(policy) if isinstance(policy, eqx.Module) else policy  # type: ignore[arg-type]
+    network = getattr(policy, "policy", policy)
+    if hasattr(network, "on_host"):
+        plays, predict = network.on_host(), None
+    else:
+        plays = eqx.filter_jit(policy) if isinstance(policy, eqx.Module) else policy  # type: ignore[arg-type]
     shape = env.boxes["agent"].shape
 
     def act(obs: np.ndarray) -> np.ndarray:

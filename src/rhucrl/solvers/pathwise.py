@@ -90,7 +90,7 @@ def improve(
     agent, told = solve(config, game, model, replay, learner.agent, numbers, row.agent_eta, False, keys[0])
     networks = learner.response.networks._replace(agent=agent.networks.agent)
     response, heard = learner.response._replace(networks=networks), {}
-    if row.deployed == "response":
+    if row.deployed == "response" and config.setting != "none":
         response, heard = solve(config, game, model, replay, response, numbers, row.response_eta, True, keys[1])
     told = {f"agent_{name}": x for name, x in told.items()} | {f"response_{name}": x for name, x in heard.items()}
     return Learner(agent, response, world(game, model, replay, 0).normaliser), told
@@ -101,7 +101,8 @@ def solve(
     config: TrainConfig, game: Game, model: Model, replay: Replay, problem: Problem, numbers: Numbers, sign: int,
     frozen: bool, key: PRNGKeyArray,
 ) -> tuple[Problem, dict[str, Array]]:  # fmt: skip
-    lanes = config.lanes if ALGORITHMS[config.algo].opponent and not frozen else 1
+    contested = ALGORITHMS[config.algo].opponent and config.setting != "none"
+    lanes = config.lanes if contested and not frozen else 1
     updates = round(config.updates * game.horizon)
     sizes = (lanes, config.batch, config.model_steps, updates)
     return actor_critic.improve(

@@ -1,0 +1,80 @@
+"""docs/robots.md and its curves, made of the lines in benchmarks/results: no number in them is typed by hand."""
+
+from __future__ import annotations
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+from rows import read
+from tables import DOCS, grouped, interval, table
+
+HEAD = """# Results on the robots
+
+Every table is written by `python benchmarks/robots.py --tables` from the lines in `benchmarks/results/`, which
+`python benchmarks/robots.py` makes. Settings are each robot's defaults (`rhucrl train ROBOT --help`). A policy is judged
+without noise: *nominal* is the median of three episodes without an adversary on starts that it did not learn from, *worst
+case* the lowest mean return that any attack of the budget `quick` found. *Output* is the policy chosen by J^(p), *last* that
+of the last episode. CPU seconds are those of training, on a core that shared a noisy machine.
+"""
+
+
+def nominal(row: dict, policy: str = "last") -> float:
+    return float(np.median(row[policy]["nominal"]))
+
+
+def learning(rows: list[dict]) -> str:
+    """One line per seed of runs without an adversary."""
+    lines = []
+    for (env, seed), (row, *_) in grouped(rows, "env", "seed").items():
+        best = max(row["curve"], key=lambda point: np.median(point[2]))
+        seconds = f"{row['train_cpu']:.0f}"
+        lines.append([
+            env, str(seed), str(row["steps"]), f"{nominal(row):.0f}", f"{nominal(row, 'output'):.0f}",
+            f"{np.median(best[2]):.0f} ({best[1]})", seconds,
+        ])  # fmt: skip
+    return table("robot | seed | steps | last | output | best on the way (steps) | CPU seconds", lines)
+
+
+def contested(rows: list[dict]) -> str:
+    """Robust and other algorithms, nominal and attacked."""
+    lines = []
+    for (env, setting, strength, algo), group in grouped(rows, "env", "setting", "strength", "algo").items():
+        group = sorted(group, key=lambda row: row["options"]["seed"])
+        worst = [[row[policy]["worst"] for row in group] for policy in ("output", "last")]
+        seeds = " ".join(f"{x:.0f}" for x in worst[0])
+        nominals = interval([nominal(row, "output") for row in group])
+        lines.append([env, setting or "adversarial", str(strength), algo, nominals, *map(interval, worst), seeds])
+    head = "robot | setting | strength | algorithm | nominal | worst case (output) | worst case (last)"
+    return table(f"{head} | output, each seed", lines)
+
+
+def curves(rows: list[dict], title: str, name: str) -> str:
+    """Return against steps, one line per seed."""
+    matplotlib.use("Agg")
+    figure, axis = plt.subplots(figsize=(6, 3.5))
+    for row in sorted(rows, key=lambda row: row["options"]["seed"]):
+        points = [(steps, np.median(returns)) for _, steps, returns in row["curve"]]
+        axis.plot(*zip(*points, strict=True), marker=".", label=f"seed {row['options']['seed']}")
+    axis.set(xlabel="environment steps", ylabel="median return, no noise", title=title)
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8)
+    (DOCS / "img").mkdir(parents=True, exist_ok=True)
+    figure.savefig(DOCS / "img" / f"{name}.png", dpi=110, bbox_inches="tight")
+    plt.close(figure)
+    return f"![{title}](img/{name}.png)\n"
+
+
+def write() -> None:
+    parts = [HEAD]
+    alone = read("cheetah") + read("robots")
+    if alone:
+        parts += ["## Without an adversary\n", learning(alone)]
+    for (env,), group in grouped(alone, "env").items():
+        parts.append(curves(group, f"{env}, no adversary", env))
+    for name, title in (
+        ("balance", "The inverted pendulum under forces"),
+        ("contested", "HalfCheetah and Hopper, 50 episodes"),
+    ):
+        if found := read(name):
+            parts += [f"## {title}\n", contested(found)]
+    (DOCS / "robots.md").write_text("\n".join(parts))

@@ -1,0 +1,99 @@
+"""Learning on the robots: which runs, how they are judged, and the tables and curves made of them.
+
+    python benchmarks/robots.py cheetah               # the runs that are not there yet
+    python benchmarks/robots.py --tables              # docs/robots.md and its curves from what is there
+
+Settings are each robot's defaults except for what a row says. Every few episodes the policy of the moment plays three
+episodes without noise and without an adversary, on starts that it does not learn from. Results are appended to
+benchmarks/results/EXPERIMENT.jsonl, one line per run.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from typing import Any
+
+import rows
+
+EVERY, STARTS = 5, (1001, 1002, 1003)
+
+
+def experiments() -> dict[str, list[dict]]:
+    """The rows of each experiment: an environment, and options of a TrainConfig."""
+    cheetah = [{"env": "half-cheetah", "setting": "none", "episodes": 40, "seed": seed} for seed in range(5)]
+    balance = [
+        {"env": "inverted-pendulum", "strength": strength, "algo": algo, "episodes": episodes, "seed": seed}
+        for strength, episodes in ((3.0, 15), (5.0, 30))
+        for algo in ("rh-ucrl", "h-ucrl")
+        for seed in range(3)
+    ]
+    others = [
+        {"env": env, "setting": "none", "episodes": episodes, "seed": seed}
+        for env, episodes in (("swimmer", 50), ("hopper", 150), ("walker", 200), ("reacher", 100))
+        for seed in range(3)
+    ]
+    contested = [
+        {"env": env, "setting": setting, "algo": algo, "episodes": 50, "seed": seed}
+        for env in ("half-cheetah", "hopper")
+        for setting in ("adversarial", "action")
+        for algo in ("rh-ucrl", "h-ucrl", "maximin-mb")
+        for seed in range(3)
+    ]
+    return {"cheetah": cheetah, "balance": balance, "robots": others, "contested": contested}
+
+
+def one(options: dict) -> dict:
+    """Train with a look at the policy now and then; then attack the output policy and the last one."""
+    from rhucrl import protocol
+    from rhucrl.compilation import enable_cache
+    from rhucrl.config import TrainConfig
+    from rhucrl.evaluation.attack import worst_case
+    from rhucrl.evaluation.host import Arena
+    from rhucrl.training import env_of
+
+    enable_cache()
+    began = time.process_time()
+    config = TrainConfig.preset(**options)
+    env = env_of(config)
+    state, episodes, curve, steps, judged = protocol.initial(config, env), [], [], 0, 0.0
+
+    def judge(policy: Any) -> list[float]:
+        return [row.gain for row in Arena(policy, env).play(None, STARTS, env.at(0.0))]
+
+    for index in range(config.episodes):
+        state, metrics = protocol.episode(config, env, state, index)
+        episodes.append(metrics)
+        steps += metrics["steps"]
+        if (index + 1) % EVERY == 0 or index + 1 == config.episodes:
+            clock = time.process_time()
+            curve.append([index + 1, steps, judge(state.last.policy)])
+            judged += time.process_time() - clock
+    result = {
+        "options": options, "train_cpu": time.process_time() - began - judged, "steps": steps, "curve": curve,
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "output_episode": int(state.output_episode), "episodes": episodes,
+    }  # fmt: skip
+    for name, policy in (("output", state.output.policy), ("last", state.last.policy)):
+        result[name] = {"nominal": judge(policy)}
+        if config.setting != "none":
+            case = worst_case(policy, env, "quick")
+            result[name] |= {"worst": case.worst, "attack": case.attack, "attacks": case.attacks}
+    return result
+
+
+def tell(r: dict) -> str:
+    last = r["last"]
+    attacked = f" worst {r['output']['worst']:.0f} (last {last['worst']:.0f})" if "worst" in last else ""
+    nominal = " ".join(f"{x:.0f}" for x in last["nominal"])
+    return f"last nominal {nominal}{attacked} {r['steps']} steps {r['train_cpu']:.0f} s {r['peak_mb']:.0f} MB"
+
+
+def write() -> None:
+    import robot_tables
+
+    robot_tables.write()
+
+
+if __name__ == "__main__":
+    rows.main(__file__, str(__doc__), experiments(), one, tell, write)

@@ -1,0 +1,79 @@
+"""Benchmarks as rows: every row is a process of its own on a core of its own, and leaves one line of JSON.
+
+An interrupted benchmark goes on where it was. A benchmark that is only half done has all its rows of some seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+Row = dict[str, Any]
+
+
+def read(name: str) -> list[Row]:
+    path = RESULTS / f"{name}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def run(script: str, experiments: dict[str, list[Row]], tell: Callable[[Row], str], jobs: int) -> None:
+    """All rows that are not there yet."""
+    RESULTS.mkdir(exist_ok=True)
+    todo = [
+        (name, row)
+        for name, rows in experiments.items()
+        for there in [[line["options"] for line in read(name)]]
+        for row in rows
+        if row not in there
+    ]
+    todo.sort(key=lambda item: item[1]["seed"])
+    cores: SimpleQueue[int] = SimpleQueue()
+    for core in range(jobs):
+        cores.put(core)
+
+    def job(item: tuple[str, Row]) -> None:
+        name, row = item
+        core = cores.get()
+        try:
+            command = ["taskset", "-c", str(core), sys.executable, script, "--one", json.dumps(row)]
+            answer = subprocess.run(command, capture_output=True, text=True, check=False)
+            if answer.returncode:
+                print(name, row, "failed:", answer.stderr[-2000:], flush=True)
+                return
+            line = answer.stdout.splitlines()[-1]
+            with open(RESULTS / f"{name}.jsonl", "a") as file:
+                file.write(line + "\n")
+            print(f"{name} {row}: {tell(json.loads(line))}", flush=True)
+        finally:
+            cores.put(core)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(job, todo))
+
+
+def main(
+    script: str, doc: str, experiments: dict[str, list[Row]], one: Callable[[Row], Row], tell: Callable[[Row], str],
+    write: Callable[[], None],
+) -> None:  # fmt: skip
+    """The command line of a benchmark."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("experiments", nargs="*", choices=[*experiments, []], help="which runs to make; all by default")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time, one per core")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--tables", action="store_true", help="write the tables in docs from the lines that are there")
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(one(json.loads(arguments.one))))
+    elif arguments.tables:
+        write()
+    else:
+        names = arguments.experiments or list(experiments)
+        run(script, {name: experiments[name] for name in names}, tell, arguments.jobs)

@@ -42,7 +42,7 @@ def solved(sign: int = 0, reach: float = 0.0, lanes: int = 3, frozen: bool = Fal
         here = world(game, model, replay, sign)
         corners = jnp.array([[-1.0], [1.0]])
         return actor_critic.improve(
-            here, problem, replay, corners, NUMBERS, frozen, 1 if frozen else lanes, 64, 4, 2000, key
+            here, problem, replay, corners, NUMBERS, frozen, 1 if frozen else lanes, 64, 4, 2000, 0.0, key
         )
 
     problem, _ = improve(problem, jax.random.key(1))

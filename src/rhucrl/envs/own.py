@@ -68,6 +68,7 @@ class HostGame(Game):
     known_reward: Known = eqx.field(static=True)
     known_end: Known | None = eqx.field(static=True)
     lost: Known | None = eqx.field(static=True)
+    distance: Known | None = eqx.field(static=True)
 
     @property
     def agent(self) -> Box:
@@ -125,6 +126,11 @@ class HostGame(Game):
         ended = self.terminated(next_obs)
         return ended if self.lost is None else ended | self.lost(next_obs)
 
+    def margin(self, next_obs: Array) -> Array | None:
+        if isinstance(self.known_end, Reported):
+            return 1 - 2 * next_obs[..., self.known_end.index]
+        return self.distance(next_obs) if self.distance else None
+
     def sample(self, key: PRNGKeyArray, n: int) -> Array:
         return self.starts(key, n)  # no simulator can be put into any state
 
@@ -146,7 +152,7 @@ def make_robot(
     edge = np.asarray(row.edge)
     return _assemble(
         simulator, disturbance.get(setting), name, setting, strength, scope, mixture, horizon,
-        reward=row.reward, terminated=row.terminated if row.health else None, lost=row.lost,
+        reward=row.reward, terminated=row.terminated if row.health else None, lost=row.lost, distance=row.margin,
         observation=(-edge, edge), scale=np.asarray(row.scale), rewards=row.rewards, starts=starts,
     )  # fmt: skip
 
@@ -226,7 +232,7 @@ def adopt(
 def _assemble(
     simulator: Simulator, disturbance: Disturbance | None, name: str, setting: Setting, strength: float, scope: Scope,
     mixture: Mixture | None, horizon: int, *, reward: Any, terminated: Any, observation: tuple[Any, Any], scale: Any,
-    rewards: tuple[float, float], starts: Any, lost: Any = None,
+    rewards: tuple[float, float], starts: Any, lost: Any = None, distance: Any = None,
 ) -> ZeroSumEnv:  # fmt: skip
     space: Any = simulator.env.action_space
     agent = _box(space.low, space.high)
@@ -240,7 +246,7 @@ def _assemble(
     )  # fmt: skip
     game = HostGame(
         strength=jnp.float32(strength), facts=facts, scope=scope, horizon=horizon, name=name, setting=setting,
-        mixture=mixture, known_reward=reward, known_end=terminated, lost=lost,
+        mixture=mixture, known_reward=reward, known_end=terminated, lost=lost, distance=distance,
     )  # fmt: skip
     return ZeroSumEnv(game, HostSystem(game, simulator, disturbance, mixture))
 

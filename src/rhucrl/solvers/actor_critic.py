@@ -27,6 +27,8 @@ from rhucrl.solvers.bounds import Slope
 from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron
 
 KEENNESS = 0.1  # the cost of full optimism, in units of the critics
+SOFTNESS = 0.1  # of an end, for gradients, in units of a game's margin
+PERTURBATION = 0.4  # largest standard deviation of perturbed start states, in units of what has been seen
 MARGIN = 0.1  # predicted states stay within the range of the data and so much more
 
 
@@ -102,6 +104,15 @@ def slope(world: World, critics: list[Perceptron], scale: Array, numbers: Number
     return gradient
 
 
+def going_on(game: Game, following: Float[Array, "*b p"]) -> Float[Array, "*b"]:
+    """1 while the game goes on, else 0; its gradient, where the end is near, leads away from it."""
+    alive = 1.0 - game.over(following)
+    if (margin := game.margin(following)) is None:
+        return alive
+    soft = jax.nn.sigmoid(margin / SOFTNESS)
+    return alive + soft - jax.lax.stop_gradient(soft)
+
+
 class Rollouts(NamedTuple):
     """Model rollouts of every start state against every adversary: axes are (step, lane, start)."""
 
@@ -148,7 +159,7 @@ def rollouts(
         executed = game.execute(action, adversary).action[0]
         following = world.limits.clip(imagine(obs, executed, adversary, omega, jnp.broadcast_to(member, (lanes, n))))
         reward = game.reward(obs, executed, adversary, following)
-        alive = 1.0 - game.over(following)
+        alive = going_on(game, following)
         return following, Rollouts(obs, following, reward, alive, density)
 
     return jax.lax.scan(step, jnp.broadcast_to(starts, (lanes, n, p)), noises)[1]
@@ -194,17 +205,25 @@ def loss(
 
 def improve(
     world: World, problem: Problem, replay: Replay, corners: Float[Array, "c qbar"], numbers: Numbers, frozen: bool,
-    lanes: int, batch: int, length: int, updates: int, key: PRNGKeyArray,
+    lanes: int, batch: int, length: int, updates: int, broad: float, key: PRNGKeyArray,
 ) -> tuple[Problem, dict[str, Array]]:  # fmt: skip
-    """All gradient steps of an episode. `frozen`: the agent stays as it is, and the adversary responds to it."""
-    keys = jax.random.split(key, 3)
+    """All gradient steps of an episode. `frozen`: the agent stays as it is, and the adversary responds to it.
+
+    Rollouts start where the system has been; of each batch a share of `broad` starts somewhere near that.
+    """
+    keys = jax.random.split(key, 5)
     index = jax.random.randint(keys[0], (updates, batch), 0, jnp.maximum(replay.size, 1))
     corner = jax.random.randint(keys[1], (updates, lanes - 1, batch), 0, corners.shape[0])
     share = jnp.float32(0 if frozen else 1)
+    size = world.normaliser.std.shape[0]
+    astray = jax.random.uniform(keys[3], (updates, batch, 2))
+    spread = PERTURBATION * jnp.where(astray[..., :1] < broad, astray[..., 1:], 0.0)
+    direction = jax.random.normal(keys[4], (updates, batch, size)) * world.normaliser.std
+    direction = jnp.pad(direction, ((0, 0), (0, 0), (0, replay.data.obs.shape[1] - size)))
 
-    def update(problem: Problem, drawn: tuple[Array, Array, PRNGKeyArray]):
-        index, corner, key = drawn
-        starts = replay.data.obs[index]
+    def update(problem: Problem, drawn: tuple[Array, Array, Array, Array, PRNGKeyArray]):
+        index, corner, spread, direction, key = drawn
+        starts = world.limits.clip(replay.data.obs[index] + spread * direction)
         gradient, told = jax.grad(loss, has_aux=True)(
             problem.networks, problem.targets, world, starts, corners[corner], numbers, length, key
         )
@@ -213,11 +232,13 @@ def improve(
             adversary=jax.tree.map(jnp.negative, gradient.adversary),
             log_temperature=share * gradient.log_temperature,
         )
-        direction, state = adam.update(gradient, problem.optimiser)
-        networks = jax.tree.map(lambda w, d: w - numbers.learning_rate * d, problem.networks, direction)
+        descent, state = adam.update(gradient, problem.optimiser)
+        networks = jax.tree.map(lambda w, d: w - numbers.learning_rate * d, problem.networks, descent)
         rate = numbers.target_rate
         targets = jax.tree.map(lambda slow, fast: slow + rate * (fast - slow), problem.targets, networks.critics)
         return Problem(networks, targets, state), told
 
-    problem, told = jax.lax.scan(update, problem, (index, corner, jax.random.split(keys[2], updates)))
+    problem, told = jax.lax.scan(
+        update, problem, (index, corner, spread, direction, jax.random.split(keys[2], updates))
+    )
     return problem, jax.tree.map(lambda x: x[-updates // 4 :].mean(), told)

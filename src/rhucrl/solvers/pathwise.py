@@ -104,7 +104,7 @@ def solve(
     contested = ALGORITHMS[config.algo].opponent and config.setting != "none"
     lanes = config.lanes if contested and not frozen else 1
     updates = round(config.updates * game.horizon)
-    sizes = (lanes, config.batch, config.model_steps, updates)
+    sizes = (lanes, config.batch, config.model_steps, updates, config.broad)
     return actor_critic.improve(
         world(game, model, replay, sign), problem, replay, corners(game), numbers, frozen, *sizes, key
     )

@@ -60,8 +60,8 @@ class TrainConfig:
     pool: int = 1024
     """Model rollouts made per episode."""
     broad: float = 0.3
-    """Share of the rollouts that start anywhere, the others at perturbed states of the replay (robots: at perturbed ones,
-    the others at plain ones)."""
+    """Share of the rollouts that start anywhere, the others at perturbed states of the replay (robots: at perturbed
+    ones, the others at plain ones)."""
     learning_rate: float = 2e-3
     """Adam's step size for the solver's networks."""
     slowing: float = 0.125
@@ -119,8 +119,8 @@ class TrainConfig:
 
 NETWORKS = {
     "episodes": 50, "discount": 0.99, "model_steps": 3, "broad": 0.0, "trace": 0.5, "updates": 1.0, "batch": 128,
-    "width": 128, "learning_rate": 3e-4, "slowing": 0.0, "target_rate": 0.02, "model_width": 128, "model_learning_rate": 1e-3,
-    "model_rounds": 6, "round": 100, "linear": True,
+    "width": 128, "learning_rate": 3e-4, "slowing": 0.0, "target_rate": 0.02, "model_width": 128,
+    "model_learning_rate": 1e-3, "model_rounds": 6, "round": 100, "linear": True,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "pendulum": {},

@@ -35,8 +35,8 @@ class Player(eqx.Module):
     def judge(self, obs: Float[Array, "*b p"], agent: Float[Array, "*b a q"]) -> Float[Array, "*b a k"]:
         """The value of every pair of candidates, averaged over how long it is held.
 
-        Held, differences between pairs grow and the critic's noise does not; played once, nothing is lost of what a quick
-        change of mind can win. Either alone loses games that the mean wins.
+        Held, differences between pairs grow and the critic's noise does not; played once, nothing is lost of what a
+        quick change of mind can win. Either alone loses games that the mean wins.
         """
         game, numbers = self.game, self.numbers
         gradient = slope(game, self.critic, obs, self.adversary)

@@ -125,6 +125,17 @@ def test_train_hands_over_the_configuration_and_the_folder(training, tmp_path, m
     assert (tmp_path / "here" / "tensorboard").is_dir()
 
 
+def test_an_environment_brings_its_defaults_wherever_it_stands(training, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    seen = []
+    training.train = lambda config, folder, progress: seen.append(config)
+    cli.main(["train", "hopper", "--width", "99", "--run-dir", "a"])
+    cli.main(["train", "--width", "50", "hopper", "--run-dir", "b"])
+    cli.main(["train", "--run-dir", "hopper"])
+    expected = (TrainConfig.preset("hopper", width=99), TrainConfig.preset("hopper", width=50), TrainConfig())
+    assert tuple(seen) == expected
+
+
 def test_stopping_says_how_to_go_on(training, tmp_path, capsys):
     def stopped(config, folder, progress):
         with Run.create(folder, config):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import itertools
 import re
 import sys
 import warnings
@@ -234,7 +235,8 @@ def _parse(arguments: list[str]) -> Any:
 
 def _with_presets(arguments: list[str]) -> dict[str, Any]:
     """The commands; `train ENV` has the defaults of ENV, so that its --help shows them."""
-    env = next((word for word in arguments[1:] if not word.startswith("-")), TrainConfig.env)
+    words = [word for before, word in itertools.pairwise(arguments) if before == "train" or not before.startswith("--")]
+    env = next((word for word in words if word in ENVIRONMENTS or ":" in word), TrainConfig.env)
     if arguments[0] != "train" or not (numbers := preset(env)):
         return COMMANDS
     hints = get_type_hints(TrainConfig)

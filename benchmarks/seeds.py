@@ -27,11 +27,11 @@ def main() -> None:
     from rhucrl import protocol
     from rhucrl.config import TrainConfig
     from rhucrl.solvers import look_ahead
-    from rhucrl.training import game_of
+    from rhucrl.training import env_of
 
     config = TrainConfig()
-    game, n = game_of(config), protocol.numbers(config, 0)
-    states = [protocol.initial(TrainConfig(seed=seed), game) for seed in range(seeds)]
+    env, n = env_of(config), protocol.numbers(config, 0)
+    game, states = env.game, [protocol.initial(TrainConfig(seed=seed), env) for seed in range(seeds)]
     keys = jax.random.split(jax.random.key(0), seeds)
 
     def solve(model, replay, learner, key):

@@ -120,7 +120,7 @@ def test_eta_maximises_or_minimises_along_the_slope():
     prediction = Prediction(jnp.zeros(4), jnp.full(4, 0.5), jnp.ones(4))
     full = KEENNESS * float(unit(game))
     slope = jnp.array([-8.0, 0.0, 0.5, 8.0]) * full  # beta sigma is 1
-    eta = {sign: choose_eta(game, prediction, slope, jnp.float32(sign), jnp.float32(2)) for sign in (1, 0, -1)}
+    eta = {sign: choose_eta(unit(game), prediction, slope, jnp.float32(sign), jnp.float32(2)) for sign in (1, 0, -1)}
     np.testing.assert_allclose(eta[1], [-1, 0, 0.5, 1], rtol=1e-5)
     np.testing.assert_array_equal(eta[0], np.zeros(4))
     np.testing.assert_array_equal(eta[-1], [1, 0, -1, -1])

@@ -15,7 +15,6 @@ from rhucrl import envs, protocol
 from rhucrl.compilation import compile_seconds
 from rhucrl.config import TrainConfig
 from rhucrl.envs.face import ZeroSumEnv
-from rhucrl.envs.game import Game
 from rhucrl.errors import UsageError
 from rhucrl.protocol import State
 from rhucrl.runs import Run
@@ -35,10 +34,6 @@ class Silent:
 def env_of(config: TrainConfig) -> ZeroSumEnv:
     names = ("setting", "strength", "scope", "mixture", "reward", "action_cost", "horizon")
     return envs.make(config.env, **{name: getattr(config, name) for name in names})
-
-
-def game_of(config: TrainConfig) -> Game:
-    return env_of(config).game
 
 
 def train(

@@ -22,11 +22,11 @@ from rhucrl.envs.game import Box, Game
 from rhucrl.hallucination import hallucinate
 from rhucrl.models.prediction import Model
 from rhucrl.replay import Replay, statistics
-from rhucrl.solvers.backup import Numbers
+from rhucrl.solvers.backup import Numbers, choose_eta
 from rhucrl.solvers.bounds import Slope
 from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron
+from rhucrl.solvers.value_iteration import towards
 
-KEENNESS = 0.1  # the cost of full optimism, in units of the critics
 SOFTNESS = 0.1  # of an end, for gradients, in units of a game's margin
 PERTURBATION = 0.4  # largest standard deviation of perturbed start states, in units of what has been seen
 MARGIN = 0.1  # predicted states stay within the range of the data and so much more
@@ -146,10 +146,8 @@ def rollouts(
             mean, std = model.member(obs, executed, adversary, member)
             return mean + omega * std
         prediction = model.predict(obs, executed, adversary)
-        gain = jax.lax.stop_gradient(
-            numbers.beta * prediction.epistemic * along(obs, executed, adversary, prediction.mean)
-        )
-        eta = jnp.clip(gain / (KEENNESS * scale), -1, 1) if world.sign > 0 else -jnp.sign(gain)
+        uphill = along(obs, executed, adversary, prediction.mean)
+        eta = jax.lax.stop_gradient(choose_eta(scale, prediction, uphill, world.sign, numbers.beta))
         return hallucinate(prediction, eta, numbers.beta, omega)
 
     def step(obs: Array, drawn: tuple[Array, Array, Array, Array]):
@@ -234,8 +232,7 @@ def improve(
         )
         descent, state = adam.update(gradient, problem.optimiser)
         networks = jax.tree.map(lambda w, d: w - numbers.learning_rate * d, problem.networks, descent)
-        rate = numbers.target_rate
-        targets = jax.tree.map(lambda slow, fast: slow + rate * (fast - slow), problem.targets, networks.critics)
+        targets = towards(problem.targets, networks.critics, numbers.target_rate)
         return Problem(networks, targets, state), told
 
     problem, told = jax.lax.scan(

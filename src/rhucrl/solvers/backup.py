@@ -87,14 +87,14 @@ def slope(game: Game, critic: Critic, obs: Array, adversary: Float[Array, "k qba
     return gradient.reshape(*obs.shape[:-1], *gradient.shape[1:])
 
 
-def choose_eta(game: Game, prediction: Prediction, slope: Array, sign: Array, beta: Array) -> Array:
+def choose_eta(scale: Array, prediction: Prediction, slope: Array, sign: Array | int, beta: Array) -> Array:
     """eta(s, a, abar) in [-1, 1]^p: the maximiser (minimiser) of the linearised critic.
 
-    Optimism costs a little, KEENNESS critic units at |eta| = 1, so that it rests where all there is to gain is the
-    critic's noise. Pessimism costs nothing.
+    Optimism costs a little, KEENNESS critic units (of `scale` reward each) at |eta| = 1, so that it rests where all
+    there is to gain is the critic's noise. Pessimism costs nothing.
     """
     gain = beta * prediction.epistemic * slope
-    return jnp.where(sign > 0, jnp.clip(gain / (KEENNESS * unit(game)), -1, 1), sign * jnp.sign(gain))
+    return jnp.where(sign > 0, jnp.clip(gain / (KEENNESS * scale), -1, 1), sign * jnp.sign(gain))
 
 
 def consider(
@@ -115,7 +115,7 @@ def look_ahead(
     numbers: Numbers, noise: Array,
 ) -> Float[Array, "*b a k"]:  # fmt: skip
     """r + gamma V(s') for all pairs, in the model that eta hallucinates along `slope`; terminal states end the sum."""
-    eta = choose_eta(game, considered.prediction, slope[..., None, :, :], sign, numbers.beta)
+    eta = choose_eta(unit(game), considered.prediction, slope[..., None, :, :], sign, numbers.beta)
     following = game.project(hallucinate(considered.prediction, eta, numbers.beta, noise[..., None, None, :]))
     alive = 1 - game.over(following)
     q = considered.reward + numbers.discount * alive * value(game, critic, following, adversary)

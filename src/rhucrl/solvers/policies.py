@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from rhucrl.envs.game import Game
 from rhucrl.hallucination import hallucinate
 from rhucrl.models.prediction import Model
-from rhucrl.solvers.backup import Numbers, choose_eta, settle, slope, stateless, value
+from rhucrl.solvers.backup import Numbers, choose_eta, settle, slope, stateless, unit, value
 from rhucrl.solvers.critic import Critic
 
 HOLDS = (0.5, 0.25, 0.25)  # weights of holding a pair of candidates for 1, 2, 3 steps: a lambda-return, lambda = .5
@@ -49,7 +49,7 @@ class Player(eqx.Module):
         def step(carry: tuple[Array, Array, Array, Array], share: Array):
             s, total, weight, judged = carry
             prediction = self.model.predict(s, executed, adversary)
-            eta = choose_eta(game, prediction, gradient[..., None, :, :], self.sign, numbers.beta)
+            eta = choose_eta(unit(game), prediction, gradient[..., None, :, :], self.sign, numbers.beta)
             following = game.project(hallucinate(prediction, eta, numbers.beta, None))
             total = total + weight * game.reward(s, executed, adversary, following)
             weight = weight * numbers.discount * (1 - game.over(following))

@@ -8,7 +8,7 @@ own hallucinated problem, so that optimism and pessimism are carried past the mo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -86,7 +86,7 @@ def rollouts(
         chosen = jax.tree.map(lambda x: at_pair(at_outcome(x, outcome), taken), considered.prediction)
         lasting = (taken % q.shape[-1] % gradient.shape[-2])[..., None, None]
         gradient = jnp.take_along_axis(gradient, lasting, -2)[..., 0, :]
-        eta = choose_eta(game, chosen, gradient, sign, numbers.beta)
+        eta = choose_eta(unit(game), chosen, gradient, sign, numbers.beta)
         following = game.project(hallucinate(chosen, eta, numbers.beta, noise))
         return following, (obs, considered, jnp.where(game.over(following), -1, taken))
 
@@ -101,7 +101,7 @@ def pick(uniform: Array, n: int) -> Int[Array, "*b"]:
     return jnp.minimum((uniform * n).astype(int), n - 1)
 
 
-def towards(slow: Critic, fast: Critic, rate: Array) -> Critic:
+def towards(slow: Any, fast: Any, rate: Array) -> Any:
     """Polyak averaging: a small step of the slow weights towards the fast ones."""
     return jax.tree.map(lambda s, f: s + rate * (f - s), slow, fast)
 

@@ -91,6 +91,8 @@ class TrainConfig:
     """At most so many rounds of gradient steps per fit; early stopping may end it sooner."""
     round: int = 25
     """Gradient steps of a round: the ensemble is validated after each."""
+    model_batch: int = 256
+    """Transitions per gradient step of a fit."""
     linear: bool = False
     """Whether the ensemble only learns what a linear model leaves over."""
     minimum_temperature: float = 1.0
@@ -120,7 +122,7 @@ class TrainConfig:
 NETWORKS = {
     "episodes": 50, "discount": 0.99, "model_steps": 3, "broad": 0.0, "trace": 0.5, "updates": 1.0, "batch": 128,
     "width": 128, "learning_rate": 3e-4, "slowing": 0.0, "target_rate": 0.02, "model_width": 128,
-    "model_learning_rate": 1e-3, "model_rounds": 6, "round": 100, "linear": True,
+    "model_learning_rate": 2e-3, "model_rounds": 20, "round": 100, "model_batch": 64, "linear": True,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "pendulum": {},
@@ -139,5 +141,5 @@ def preset(env: str) -> dict[str, Any]:
 LEAST = {
     "horizon": 1, "episodes": 1, "random_episodes": 1, "beta": 0, "model_steps": 1, "updates": 0, "batch": 1, "pool": 4,
     "features": 1, "width": 1, "agent_points": 2, "acting_points": 2, "heads": 2, "model_width": 1, "model_rounds": 1,
-    "round": 1, "seed": 0,
+    "model_batch": 1, "round": 1, "seed": 0,
 }  # fmt: skip

@@ -68,15 +68,16 @@ def play_on_host(env: ZeroSumEnv, acting: Acting | None, key: PRNGKeyArray) -> E
         return mine, theirs
 
     act, rows, earned, over = acting or wander, [], 0.0, False
+    once, report = game.scope == "episode", game.report if game.learned else lambda obs, reward, terminated: obs
     obs, _ = env.reset(seed=seed)
-    seen = game.report(obs, 0.0, False)
-    if game.scope == "episode":
+    seen = report(obs, 0.0, False)
+    if once:
         env.hold(act(obs, generator)[1].astype(np.float32))
     while not over:
         action, adversary = act(obs, generator)
-        adversary = env.held if game.scope == "episode" else adversary
+        adversary = env.held if once else adversary
         following, reward, terminated, truncated, told = env.step({"agent": action, "adversary": adversary})
-        before, seen = seen, game.report(following, reward, terminated)
+        before, seen = seen, report(following, reward, terminated)
         rows.append((before, told["executed_action"], adversary, seen))
         obs, earned, over = following, earned + reward, terminated or truncated
     padding = [rows[-1]] * (game.horizon - len(rows))

@@ -128,7 +128,7 @@ def learn(config: TrainConfig, state: State, episode: Episode, beta: Array, key:
         return state._replace(replay=replay), metrics
     model, optimiser, fit = ensemble.fit(
         eqx.tree_at(lambda m: m.temperature, state.model, jnp.float32(1)), state.model_optimiser, replay,
-        config.model_rounds, config.round, 256, jnp.float32(config.model_learning_rate), keys[1],
+        config.model_rounds, config.round, config.model_batch, jnp.float32(config.model_learning_rate), keys[1],
     )  # fmt: skip
     data, weight = store.validation(replay)
     temperature = calibration.temperature(model.predict(*data[:3]), data.following, weight)

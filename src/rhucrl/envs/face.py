@@ -38,7 +38,7 @@ class ZeroSumEnv(gym.Env):
         self.boxes = {"agent": self.system.actions, "adversary": space(game.adversary)}
         self.action_space = gym.spaces.Dict(dict(self.boxes))
         self.neutral = np.asarray(game.neutral, np.float32)
-        self.held = self.neutral
+        self.held, self.once, self.horizon = self.neutral, game.scope == "episode", game.horizon
         self.time: int | None = None
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, Info]:
@@ -52,11 +52,11 @@ class ZeroSumEnv(gym.Env):
     def step(self, action: dict[str, Any]) -> tuple[np.ndarray, float, bool, bool, Info]:
         if self.time is None:
             raise gym.error.ResetNeeded("call reset before step")
-        adversary = self.held if self.game.scope == "episode" else action["adversary"]
+        adversary = self.held if self.once else action["adversary"]
         obs, executed, reward, terminated, truncated = self.system.step(action["agent"], adversary)
         self.time += 1
         info = {"adversary_reward": -reward, "executed_action": executed}
-        truncated = (truncated or self.time >= self.game.horizon) and not terminated
+        truncated = (truncated or self.time >= self.horizon) and not terminated
         return obs, reward, terminated, truncated, info
 
     def get_state(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class ZeroSumEnv(gym.Env):
 
     def hold(self, value: Any) -> None:
         """Fix the adversary's value for the episode that begins (scope `episode`)."""
-        if self.game.scope != "episode":
+        if not self.once:
             raise UsageError("this adversary acts every step: pass its action to step, or make scope='episode'")
         value, box = np.asarray(value, np.float32).reshape(-1), self.boxes["adversary"]
         if not box.contains(value):

@@ -128,6 +128,11 @@ class Game(eqx.Module):
         """The entries of what a model predicts: an observation, and reports of what is not known of the task."""
         return self.observation.size + len(self.learned)
 
+    @property
+    def winding(self) -> tuple[int, ...]:
+        """Entries of the observation that are angles and may wind up."""
+        return ()
+
     def forget(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b p"]:
         """Without the reports: they say nothing about what comes next."""
         return obs * (jnp.arange(self.predicted_size) < self.observation.size) if self.learned else obs
@@ -185,6 +190,17 @@ def execution(mixture: str | None, alpha: Array, action: Array, adversary: Array
     if mixture == "probabilistic":
         return Execution(jnp.stack([1 - alpha, alpha]), jnp.stack(jnp.broadcast_arrays(action, adversary)))
     return Execution(jnp.ones(1), action[None])
+
+
+def unwound(obs: Any, winding: tuple[int, ...]) -> Any:
+    """Angles that may wind up as their sines, with their cosines behind everything: what a network can compare."""
+    xp = obs.__array_namespace__()
+    columns, angles, begin = [], [], 0
+    for i in winding:
+        angle = obs[..., i : i + 1]
+        columns += [obs[..., begin:i], xp.sin(angle)]
+        angles, begin = [*angles, xp.cos(angle)], i + 1
+    return xp.concatenate([*columns, obs[..., begin:], *angles], -1) if winding else obs
 
 
 def join(*parts: Float[Array, "*b _"]) -> Float[Array, "*b _"]:

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from rhucrl.envs import MIXED, Mixture, Scope, Setting, demand_member, demand_strength
 from rhucrl.envs.disturbances import Disturbance, Forces, Masses
 from rhucrl.envs.face import ZeroSumEnv
-from rhucrl.envs.game import Box, Execution, Game, execution, join
+from rhucrl.envs.game import Box, Execution, Game, execution, join, unwound
 from rhucrl.envs.physics import body_names, is_mujoco, mujoco_of, quiet
 from rhucrl.envs.robots import ROBOTS
 from rhucrl.envs.simulators import MeanVelocity, Simulator, time_limit
@@ -69,6 +69,7 @@ class HostGame(Game):
     known_end: Known | None = eqx.field(static=True)
     lost: Known | None = eqx.field(static=True)
     distance: Known | None = eqx.field(static=True)
+    angles: tuple[int, ...] = eqx.field(static=True)
 
     @property
     def agent(self) -> Box:
@@ -101,6 +102,10 @@ class HostGame(Game):
     def learned(self) -> tuple[str, ...]:
         return tuple(known.name for known in (self.known_reward, self.known_end) if isinstance(known, Reported))
 
+    @property
+    def winding(self) -> tuple[int, ...]:
+        return self.angles
+
     def options(self) -> dict[str, Any]:
         strength = round(float(self.strength), 6)
         names = ("setting", "mixture", "scope", "horizon")
@@ -111,7 +116,7 @@ class HostGame(Game):
 
     def model_input(self, obs: Array, executed: Array, adversary: Array) -> Array:
         disturbed = self.setting in ("adversarial", "parameter")
-        state = obs[..., : self.observation.size]
+        state = unwound(obs[..., : self.observation.size], self.winding)
         return join(state, executed, adversary) if disturbed else join(state, executed)
 
     def reward(self, obs: Array, executed: Array, adversary: Array, next_obs: Array) -> Array:
@@ -154,6 +159,7 @@ def make_robot(
         simulator, disturbance.get(setting), name, setting, strength, scope, mixture, horizon,
         reward=row.reward, terminated=row.terminated if row.health else None, lost=row.lost, distance=row.margin,
         observation=(-edge, edge), scale=np.asarray(row.scale), rewards=row.rewards, starts=starts,
+        winding=row.winding,
     )  # fmt: skip
 
 
@@ -233,6 +239,7 @@ def _assemble(
     simulator: Simulator, disturbance: Disturbance | None, name: str, setting: Setting, strength: float, scope: Scope,
     mixture: Mixture | None, horizon: int, *, reward: Any, terminated: Any, observation: tuple[Any, Any], scale: Any,
     rewards: tuple[float, float], starts: Any, lost: Any = None, distance: Any = None,
+    winding: tuple[int, ...] = (),
 ) -> ZeroSumEnv:  # fmt: skip
     space: Any = simulator.env.action_space
     agent = _box(space.low, space.high)
@@ -247,6 +254,7 @@ def _assemble(
     game = HostGame(
         strength=jnp.float32(strength), facts=facts, scope=scope, horizon=horizon, name=name, setting=setting,
         mixture=mixture, known_reward=reward, known_end=terminated, lost=lost, distance=distance,
+        angles=winding,
     )  # fmt: skip
     return ZeroSumEnv(game, HostSystem(game, simulator, disturbance, mixture))
 

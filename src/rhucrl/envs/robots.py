@@ -37,6 +37,8 @@ class Robot:
     """Generous bounds of the observations' absolute values."""
     margin: Function | None = None
     """How far from the end a state is: below 0 where it has fallen, 1 in the middle."""
+    winding: tuple[int, ...] = ()
+    """Angles among the observations that may wind up."""
     lost: Function | None = None
     """States that nobody gets out of again, though the episode goes on for a moment."""
 
@@ -102,7 +104,7 @@ ROBOTS: dict[str, Robot] = {
         "HalfCheetah-v5", 1000, hidden=1, bodies=("torso", "bfoot", "ffoot"), axes="xz", masses=(0.001, 2),
         cost=0.1, gain=velocity, health=None, rewards=(-11, 20),
         scale=(0.5, 0.2, 1.3, 0.3, 0.3, 0.3, 0.4, 0.3, 0.3, 0.6, 0.6, 1.3, 4.3, 5.1, 5.3, 4.9, 5.1, 4.6),
-        edge=(50, 50, TURNS, *[10] * 6, 50, 50, *[FAST] * 7),
+        edge=(50, 50, TURNS, *[10] * 6, 50, 50, *[FAST] * 7), winding=(2,),
     ),
     "hopper": Robot(
         "Hopper-v5", 1000, hidden=1, bodies=("torso",), axes="xz", masses=(0.001, 2),
@@ -126,7 +128,7 @@ ROBOTS: dict[str, Robot] = {
         "Swimmer-v5", 1000, hidden=2, bodies=("torso",), axes="xy", masses=(0.5, 1.5),
         cost=1e-4, gain=velocity, health=None, rewards=(-10, 10),
         scale=(0.6, 0.9, 0.8, 1.2, 1.1, 0.6, 0.9, 1.2, 2.1, 2.1),
-        edge=(50, 50, TURNS, 10, 10, 50, 50, *[FAST] * 3),
+        edge=(50, 50, TURNS, 10, 10, 50, 50, *[FAST] * 3), winding=(2,),
     ),
     "walker": Robot(
         "Walker2d-v5", 1000, hidden=1, bodies=("torso",), axes="xz", masses=(0.001, 2),

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from rhucrl.envs.game import Box, Game
+from rhucrl.envs.game import Box, Game, unwound
 from rhucrl.hallucination import hallucinate
 from rhucrl.models.prediction import Model
 from rhucrl.replay import Replay, statistics
@@ -29,6 +29,7 @@ from rhucrl.solvers.value_iteration import towards
 
 SOFTNESS = 0.1  # of an end, for gradients, in units of a game's margin
 PERTURBATION = 0.4  # largest standard deviation of perturbed start states, in units of what has been seen
+UNROLLED = 4  # steps at most of a rollout that is compiled without a loop: that runs faster, and compiles slower
 MARGIN = 0.1  # predicted states stay within the range of the data and so much more
 
 
@@ -54,7 +55,9 @@ class World(NamedTuple):
     model: Model
     normaliser: Normaliser
     limits: Box
+    spread: Float[Array, " p"]
     sign: int  # of eta
+    contested: bool  # else nobody plays against the agent
 
 
 adam = optax.chain(optax.clip_by_global_norm(100.0), optax.scale_by_adam())
@@ -68,7 +71,7 @@ def unit(game: Game, discount: Array) -> Array:
 
 def begin(game: Game, width: int, key: PRNGKeyArray) -> Problem:
     keys = jax.random.split(key, 4)
-    p = game.observation.size
+    p = game.observation.size + len(game.winding)
     critics = [Perceptron((p, width, width, 1), k, normalised=True) for k in keys[:2]]
     boxes = zip((game.agent, game.adversary), keys[2:], strict=True)
     players = (Perceptron((p, width, width, 2 * box.size), k) for box, k in boxes)
@@ -76,13 +79,15 @@ def begin(game: Game, width: int, key: PRNGKeyArray) -> Problem:
     return Problem(networks, critics, adam.init(networks))
 
 
-def world(game: Game, model: Model, replay: Replay, sign: int) -> World:
+def world(game: Game, model: Model, replay: Replay, sign: int = 0, contested: bool = True) -> World:
     seen = replay.filled[:, None] > 0
     low = jnp.where(seen, replay.data.following, jnp.inf).min(0)
     high = jnp.where(seen, replay.data.following, -jnp.inf).max(0)
-    margin = MARGIN * (high - low)
-    normaliser = Normaliser(*statistics(replay.data.obs[:, : game.observation.size], replay.filled))
-    return World(game, model, normaliser, Box(low - margin, high + margin), sign)
+    margin = (MARGIN * (high - low)).at[jnp.array(game.winding, int)].set(jnp.inf)
+    seen = replay.data.obs[:, : game.observation.size]
+    normaliser = Normaliser(*statistics(unwound(seen, game.winding), replay.filled), game.winding)
+    _, spread = statistics(replay.data.obs, replay.filled)
+    return World(game, model, normaliser, Box(low - margin, high + margin), spread, sign, contested)
 
 
 def values(world: World, critics: list[Perceptron], obs: Float[Array, "*b p"], scale: Array) -> Array:
@@ -153,14 +158,17 @@ def rollouts(
     def step(obs: Array, drawn: tuple[Array, Array, Array, Array]):
         mine, theirs, omega, member = drawn
         action, density = agent.sample(obs, jnp.broadcast_to(mine, (lanes, n, q)))
-        adversary = jnp.concatenate([opponent.sample(obs[:1], theirs)[0], held])
+        answer = (
+            opponent.sample(obs[:1], theirs)[0] if world.contested else jnp.broadcast_to(game.neutral, (1, n, qbar))
+        )
+        adversary = jnp.concatenate([answer, held])
         executed = game.execute(action, adversary).action[0]
         following = world.limits.clip(imagine(obs, executed, adversary, omega, jnp.broadcast_to(member, (lanes, n))))
         reward = game.reward(obs, executed, adversary, following)
         alive = going_on(game, following)
         return following, Rollouts(obs, following, reward, alive, density)
 
-    return jax.lax.scan(step, jnp.broadcast_to(starts, (lanes, n, p)), noises)[1]
+    return jax.lax.scan(step, jnp.broadcast_to(starts, (lanes, n, p)), noises, unroll=length <= UNROLLED)[1]
 
 
 def returns(reward: Array, alive: Array, later: Array, numbers: Numbers) -> Float[Array, "t k n"]:
@@ -212,24 +220,21 @@ def improve(
     keys = jax.random.split(key, 5)
     index = jax.random.randint(keys[0], (updates, batch), 0, jnp.maximum(replay.size, 1))
     corner = jax.random.randint(keys[1], (updates, lanes - 1, batch), 0, corners.shape[0])
-    share = jnp.float32(0 if frozen else 1)
-    size = world.normaliser.std.shape[0]
+    still = jax.lax.stop_gradient if frozen else lambda agent: agent
     astray = jax.random.uniform(keys[3], (updates, batch, 2))
     spread = PERTURBATION * jnp.where(astray[..., :1] < broad, astray[..., 1:], 0.0)
-    direction = jax.random.normal(keys[4], (updates, batch, size)) * world.normaliser.std
-    direction = jnp.pad(direction, ((0, 0), (0, 0), (0, replay.data.obs.shape[1] - size)))
+    direction = jax.random.normal(keys[4], (updates, batch, *world.spread.shape)) * world.spread
 
     def update(problem: Problem, drawn: tuple[Array, Array, Array, Array, PRNGKeyArray]):
         index, corner, spread, direction, key = drawn
         starts = world.limits.clip(replay.data.obs[index] + spread * direction)
-        gradient, told = jax.grad(loss, has_aux=True)(
-            problem.networks, problem.targets, world, starts, corners[corner], numbers, length, key
-        )
-        gradient = gradient._replace(
-            agent=jax.tree.map(lambda g: share * g, gradient.agent),
-            adversary=jax.tree.map(jnp.negative, gradient.adversary),
-            log_temperature=share * gradient.log_temperature,
-        )
+
+        def objective(networks: Networks) -> tuple[Array, dict[str, Array]]:
+            players = networks._replace(agent=still(networks.agent), log_temperature=still(networks.log_temperature))
+            return loss(players, problem.targets, world, starts, corners[corner], numbers, length, key)
+
+        gradient, told = jax.grad(objective, has_aux=True)(problem.networks)
+        gradient = gradient._replace(adversary=jax.tree.map(jnp.negative, gradient.adversary))
         descent, state = adam.update(gradient, problem.optimiser)
         networks = jax.tree.map(lambda w, d: w - numbers.learning_rate * d, problem.networks, descent)
         targets = towards(problem.targets, networks.critics, numbers.target_rate)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from rhucrl.envs.game import Box
+from rhucrl.envs.game import Box, unwound
 from rhucrl.models.ensemble import smooth_gate
 
 CALMEST, WILDEST = -5.0, 1.0  # logarithms of a policy's standard deviation, before it is squashed
@@ -55,11 +55,13 @@ class Perceptron(eqx.Module):
 class Normaliser(eqx.Module):
     """States in units of what has been seen, held within five standard deviations; reported entries are left out."""
 
-    mean: Float[Array, " p"]
-    std: Float[Array, " p"]
+    mean: Float[Array, " f"]
+    std: Float[Array, " f"]
+    winding: tuple[int, ...] = eqx.field(static=True)
 
-    def __call__(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b p"]:
-        return jnp.clip((obs[..., : self.mean.shape[0]] - self.mean) / self.std, -5, 5)
+    def __call__(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b f"]:
+        seen = unwound(obs[..., : self.mean.shape[0] - len(self.winding)], self.winding)
+        return ((seen - self.mean) / self.std).clip(-5, 5)
 
 
 class Gaussian(eqx.Module):
@@ -87,17 +89,18 @@ class Gaussian(eqx.Module):
     def on_host(self) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
         """The same policy in NumPy, for one observation at a time: cheaper than a step of any simulator."""
         layers = [(np.asarray(layer.weight).T, np.asarray(layer.bias)) for layer in self.net.layers]
-        mean, std = np.asarray(self.normaliser.mean), np.asarray(self.normaliser.std)
+        mean, std, winding = np.asarray(self.normaliser.mean), np.asarray(self.normaliser.std), self.normaliser.winding
+        size, actions = len(mean) - len(winding), self.box.size
         low, high = np.asarray(self.box.low), np.asarray(self.box.high)
 
         def act(obs: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
-            x = np.clip((obs[: len(mean)].astype(np.float32) - mean) / std, -5, 5)
+            x = ((unwound(obs[:size].astype(np.float32), winding) - mean) / std).clip(-5, 5)
             for weight, bias in layers[:-1]:
                 x = x @ weight + bias
-                x = x * np.clip(x / 6 + 0.5, 0, 1)
+                x = x * (x / 6 + 0.5).clip(0, 1)
             x = x @ layers[-1][0] + layers[-1][1]
-            centre, log_std = np.split(x, 2)
-            raw = centre if noise is None else centre + np.exp(np.clip(log_std, CALMEST, WILDEST)) * noise
+            centre, log_std = x[:actions], x[actions:]
+            raw = centre if noise is None else centre + np.exp(log_std.clip(CALMEST, WILDEST)) * noise
             return low + (np.tanh(raw) + 1) / 2 * (high - low)
 
         return act

@@ -53,9 +53,9 @@ class Pair(NamedTuple):
 
 
 def begin(config: TrainConfig, game: Game, keys: PRNGKeyArray) -> Learner:
-    p = game.observation.size
+    p = game.observation.size + len(game.winding)
     problems = (actor_critic.begin(game, config.width, key) for key in keys)
-    return Learner(*problems, Normaliser(jnp.zeros(p), jnp.ones(p)))
+    return Learner(*problems, Normaliser(jnp.zeros(p), jnp.ones(p), game.winding))
 
 
 def players(config: TrainConfig, game: Game, model: Model, learner: Learner, numbers: Numbers) -> Pair:
@@ -93,7 +93,7 @@ def improve(
     if row.deployed == "response" and config.setting != "none":
         response, heard = solve(config, game, model, replay, response, numbers, row.response_eta, True, keys[1])
     told = {f"agent_{name}": x for name, x in told.items()} | {f"response_{name}": x for name, x in heard.items()}
-    return Learner(agent, response, world(game, model, replay, 0).normaliser), told
+    return Learner(agent, response, world(game, model, replay).normaliser), told
 
 
 @compiled("config", "sign", "frozen")
@@ -106,7 +106,7 @@ def solve(
     updates = round(config.updates * game.horizon)
     sizes = (lanes, config.batch, config.model_steps, updates, config.broad)
     return actor_critic.improve(
-        world(game, model, replay, sign), problem, replay, corners(game), numbers, frozen, *sizes, key
+        world(game, model, replay, sign, contested), problem, replay, corners(game), numbers, frozen, *sizes, key
     )
 
 
@@ -122,7 +122,7 @@ def judge(
 ) -> dict[str, Array]:  # fmt: skip
     """J^(o), J^(e), J^(p) of the chosen pair, and J^(p) of the champion."""
     keys, pair = jax.random.split(key), players(config, game, model, learner, numbers)
-    here = world(game, model, replay, 0)
+    here = world(game, model, replay)
     scale = unit(game, numbers.discount)
 
     def contest(policy: Gaussian) -> Contest:

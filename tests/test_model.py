@@ -82,10 +82,19 @@ def test_a_linear_part_learns_a_linear_map_from_few_data():
 
 
 def test_only_held_out_rows_validate(data):
-    rows, there = store.validation(data)
-    held_out = np.asarray(data.held_out * data.filled, bool)
-    assert 0 < there.sum() == held_out.sum()
-    np.testing.assert_array_equal(rows.obs[: int(there.sum())], np.asarray(data.data.obs)[held_out])
+    index, there = store.validation(data)
+    held_out = np.flatnonzero(data.held_out * data.filled)
+    assert 0 < there.sum() == len(held_out)
+    np.testing.assert_array_equal(index[: len(held_out)], held_out)
+
+
+def test_a_fit_is_judged_by_a_bounded_number_of_rows_from_all_times(data, monkeypatch):
+    monkeypatch.setattr(store, "JUDGES", 5)
+    index, there = store.validation(data)
+    held_out = np.flatnonzero(data.held_out * data.filled)
+    assert there.sum() == len(index) == len(set(index.tolist())) == 5
+    assert set(index.tolist()) <= set(held_out.tolist())
+    assert index[0] == held_out[0] and index[-1] >= held_out[3 * len(held_out) // 4]
 
 
 def test_heads_disagree_away_from_the_data(fitted):

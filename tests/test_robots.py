@@ -15,6 +15,7 @@ from rhucrl.envs import STRENGTH, make
 from rhucrl.envs.face import AdversaryView, AgentView
 from rhucrl.envs.robots import ROBOTS
 from rhucrl.errors import UsageError
+from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron
 from rhucrl.trees import load_tree, save_tree
 
 FALLING = ("hopper", "inverted-pendulum", "walker")
@@ -318,3 +319,30 @@ def test_the_margin_is_negative_where_the_game_is_over(name):
     over = np.asarray(game.over(states))
     assert 0.1 < over.mean() < 0.95
     np.testing.assert_array_equal(np.asarray(game.margin(states)) < 0, over)
+
+
+@pytest.mark.parametrize("name", ["half-cheetah", "swimmer"])
+def test_a_full_turn_changes_nothing_that_a_model_or_a_policy_sees(name):
+    game = make(name).game
+    obs = game.starts(jax.random.key(0), 4)
+    turned = obs.at[:, game.winding[0]].add(2 * jnp.pi)
+    other = obs.at[:, game.winding[0]].add(1.0)
+    seen = [game.model_input(x, jnp.zeros(game.agent.size), game.neutral) for x in (obs, turned, other)]
+    np.testing.assert_allclose(seen[1], seen[0], atol=1e-5)
+    assert (jnp.abs(seen[2] - seen[0]).max(-1) > 0.1).all()
+    sizes = game.observation.size + 1, 16, 2 * game.agent.size
+    normaliser = Normaliser(jnp.full(sizes[0], 0.1), jnp.full(sizes[0], 0.7), game.winding)
+    policy = Gaussian(Perceptron(sizes, jax.random.key(1)), normaliser, game.agent)
+    np.testing.assert_allclose(policy(turned), policy(obs), atol=1e-5)
+
+
+def test_a_policy_on_the_host_is_the_same_policy():
+    game = make("half-cheetah").game
+    obs, noise = game.starts(jax.random.key(0), 1)[0] + 0.3, jax.random.normal(jax.random.key(2), (6,))
+    normaliser = Normaliser(jnp.full(19, 0.1), jnp.full(19, 0.7), game.winding)
+    net = jax.tree.map(lambda x: 3 * x, Perceptron((19, 16, 16, 12), jax.random.key(1)))  # not only small actions
+    policy = Gaussian(net, normaliser, game.agent)
+    act = policy.on_host()
+    assert 0.1 < jnp.abs(policy(obs)).max() < 1
+    np.testing.assert_allclose(act(np.asarray(obs)), policy(obs), atol=1e-5)
+    np.testing.assert_allclose(act(np.asarray(obs), np.asarray(noise)), policy.sample(obs, noise)[0], atol=1e-5)

@@ -130,7 +130,8 @@ def learn(config: TrainConfig, state: State, episode: Episode, beta: Array, key:
         eqx.tree_at(lambda m: m.temperature, state.model, jnp.float32(1)), state.model_optimiser, replay,
         config.model_rounds, config.round, config.model_batch, jnp.float32(config.model_learning_rate), keys[1],
     )  # fmt: skip
-    data, weight = store.validation(replay)
+    index, weight = store.validation(replay)
+    data = jax.tree.map(lambda x: x[index], replay.data)
     temperature = calibration.temperature(model.predict(*data[:3]), data.following, weight)
     model = eqx.tree_at(lambda m: m.temperature, model, jnp.maximum(temperature, config.minimum_temperature))
     metrics |= {"temperature": temperature, "fit_steps": fit.steps, "validation_error": jnp.sqrt(fit.validation_mse)}

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 VALIDATION = 0.1
+JUDGES = 2048  # held-out transitions that a fit is judged by, at most
 POISSON = np.exp(-1) * np.cumsum([1 / math.factorial(k) for k in range(8)])  # Poisson(1)'s distribution function
 
 
@@ -61,13 +62,17 @@ def add(replay: Replay, new: Transitions, count: Int[Array, ""], key: PRNGKeyArr
     return Replay(data, put(replay.weight, weight), put(replay.held_out, held_out), replay.size + count)
 
 
-def validation(replay: Replay) -> tuple[Transitions, Float[Array, " n"]]:
-    """The rows that are held out, with room for twice as many as are expected, and which of them there are."""
+def validation(replay: Replay) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
+    """Where rows are that are held out, and 1 for each that there is, else 0.
+
+    There is room for twice as many as are expected, up to JUDGES; of more, some are chosen evenly over time.
+    """
     held_out = replay.held_out * replay.filled
     room = round(2 * VALIDATION * replay.capacity) + 64
-    index = jnp.flatnonzero(held_out, size=room, fill_value=0)
-    there = jnp.arange(room) < held_out.sum()
-    return jax.tree.map(lambda x: x[index], replay.data), there.astype(jnp.float32)
+    where, total = jnp.flatnonzero(held_out, size=room, fill_value=0), held_out.sum().astype(int)
+    seat = jnp.arange(min(room, JUDGES))
+    index = where[jnp.where(total > len(seat), seat * total // len(seat), seat)]
+    return index, (seat < total).astype(jnp.float32)
 
 
 def draw(replay: Replay, n: int, key: PRNGKeyArray) -> Int[Array, " n"]:

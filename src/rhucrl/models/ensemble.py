@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from rhucrl import replay as store
 from rhucrl.envs.game import Game
 from rhucrl.models.prediction import Prediction
 from rhucrl.replay import Replay, statistics
@@ -151,9 +152,11 @@ def fit(
         nll = jnp.square((y[index] - mean) / std) / 2 + jnp.log(std)
         return (nll.mean(-1) * replay.weight[index].T).mean(-1).sum()
 
+    judges, present = store.validation(replay)
+
     def validation(heads: Heads) -> Array:
-        error = jnp.square(heads(x)[0].mean(0) - y).mean(-1) * filled * replay.held_out
-        return error.sum() / jnp.maximum((filled * replay.held_out).sum(), 1)
+        error = jnp.square(heads(x[judges])[0].mean(0) - y[judges]).mean(-1)
+        return present @ error / jnp.maximum(present.sum(), 1)
 
     def step(carry, key):
         heads, state = carry

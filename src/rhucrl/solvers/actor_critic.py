@@ -27,6 +27,10 @@ from rhucrl.solvers.bounds import Slope
 from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron
 from rhucrl.solvers.value_iteration import towards
 
+TAU = 0.1
+CLIP = 1.0
+FADE = 1.0
+TWIN = 0
 SOFTNESS = 0.1  # of an end, for gradients, in units of a game's margin
 PERTURBATION = 0.4  # largest standard deviation of perturbed start states, in units of what has been seen
 MARGIN = 0.1  # predicted states stay within the range of the data and so much more
@@ -82,7 +86,8 @@ def world(game: Game, model: Model, replay: Replay, sign: int) -> World:
     high = jnp.where(seen, replay.data.following, -jnp.inf).max(0)
     margin = MARGIN * (high - low)
     normaliser = Normaliser(*statistics(replay.data.obs[:, : game.observation.size], replay.filled))
-    return World(game, model, normaliser, Box(low - margin, high + margin), sign)
+    limits = Box(low - margin, high + margin) if game.margin(low) is None else game.observation
+    return World(game, model, normaliser, limits, sign)
 
 
 def values(world: World, critics: list[Perceptron], obs: Float[Array, "*b p"], scale: Array) -> Array:
@@ -151,6 +156,7 @@ def rollouts(
         return hallucinate(prediction, eta, numbers.beta, omega)
 
     def step(obs: Array, drawn: tuple[Array, Array, Array, Array]):
+        obs = FADE * obs + (1 - FADE) * jax.lax.stop_gradient(obs)
         mine, theirs, omega, member = drawn
         action, density = agent.sample(obs, jnp.broadcast_to(mine, (lanes, n, q)))
         adversary = jnp.concatenate([opponent.sample(obs[:1], theirs)[0], held])
@@ -184,17 +190,19 @@ def loss(
     paths = rollouts(world, networks, targets, starts, held, scale, numbers, length, key)
     temperature = jnp.exp(frozen(networks.log_temperature))
     reward = paths.reward - temperature * paths.density
-    g = returns(reward, paths.alive, values(world, targets, paths.following, scale).min(0), numbers)
+    later = values(world, targets, paths.following, scale)
+    later = later.mean(0) if TWIN else later.min(0)
+    g = returns(reward, paths.alive, later, numbers)
     reached = jnp.concatenate([jnp.ones_like(g[:1]), jnp.cumprod(paths.alive[:-1], 0)])
-    if held.shape[0]:  # only at the start is the worst of the adversaries known
-        worst = g[:1].min(1, keepdims=True)
-        goal, weight, obs = frozen(worst), jnp.ones_like(worst), paths.obs[:1, :1]
-        gain = (worst.mean() + g[0, 0].mean()) / 2
+    weight = frozen(reached)
+    error = (values(world, networks.critics, frozen(paths.obs), scale) - frozen(g)) / scale
+    if held.shape[0]:
+        gain = (g[0].min(0).mean() + g[0, 0].mean()) / 2
+        lower = jnp.where(error > 0, 1.0, TAU) * weight
     else:
-        goal, weight, obs = frozen(g), frozen(reached), paths.obs
         gain = (weight * g).sum() / weight.sum()
-    error = jnp.square((values(world, networks.critics, frozen(obs), scale) - goal) / scale)
-    critic_loss = (weight * error).sum() / weight.sum()
+        lower = weight
+    critic_loss = (lower * jnp.square(error)).sum() / weight.sum()
     entropy = -paths.density.mean()
     calm = networks.log_temperature * frozen(entropy + world.game.agent.size)
     told = {"critic_loss": critic_loss, "gain": gain, "entropy": entropy, "temperature_entropy": temperature}
@@ -230,6 +238,9 @@ def improve(
             adversary=jax.tree.map(jnp.negative, gradient.adversary),
             log_temperature=share * gradient.log_temperature,
         )
+        told = told | {"ga": optax.global_norm(gradient.agent), "gc": optax.global_norm(gradient.critics)}
+        shrink = jnp.minimum(1.0, CLIP / told["ga"])
+        gradient = gradient._replace(agent=jax.tree.map(lambda g: shrink * g, gradient.agent))
         descent, state = adam.update(gradient, problem.optimiser)
         networks = jax.tree.map(lambda w, d: w - numbers.learning_rate * d, problem.networks, descent)
         targets = towards(problem.targets, networks.critics, numbers.target_rate)
@@ -238,4 +249,5 @@ def improve(
     problem, told = jax.lax.scan(
         update, problem, (index, corner, spread, direction, jax.random.split(keys[2], updates))
     )
-    return problem, jax.tree.map(lambda x: x[-updates // 4 :].mean(), told)
+    extra = {"ga50": jnp.median(told["ga"]), "gamax": told["ga"].max(), "gcmax": told["gc"].max()}
+    return problem, jax.tree.map(lambda x: x[-updates // 4 :].mean(), told) | extra

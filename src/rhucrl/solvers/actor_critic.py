@@ -85,8 +85,8 @@ def world(game: Game, model: Model, replay: Replay, sign: int) -> World:
     high = jnp.where(seen, replay.data.following, -jnp.inf).max(0)
     margin = MARGIN * (high - low)
     normaliser = Normaliser(*statistics(replay.data.obs[:, : game.observation.size], replay.filled))
-    unbounded = game.margin(low) is not None  # a known end has to be within reach before it has been seen
-    limits = game.observation if unbounded else Box(low - margin, high + margin)
+    end_is_known = game.margin(low) is not None and not game.learned  # so it must be in reach before it has been seen
+    limits = game.observation if end_is_known else Box(low - margin, high + margin)
     return World(game, model, normaliser, limits, sign)
 
 
@@ -206,7 +206,7 @@ def loss(
 
 
 def bounded(gradient: Perceptron) -> Perceptron:
-    shrink = jnp.minimum(1.0, STEEPEST / optax.global_norm(gradient))
+    shrink = jnp.minimum(1.0, STEEPEST / optax.tree.norm(gradient))
     return jax.tree.map(lambda g: shrink * g, gradient)
 
 

@@ -83,11 +83,14 @@ def world(game: Game, model: Model, replay: Replay, sign: int) -> World:
     seen = replay.filled[:, None] > 0
     low = jnp.where(seen, replay.data.following, jnp.inf).min(0)
     high = jnp.where(seen, replay.data.following, -jnp.inf).max(0)
+    if game.margin(low) is not None and not game.learned:
+        # A known end has to be in reach before it has been seen. The units only grow: they must not shrink with every
+        # step upright, or networks change their meaning and cannot tell the states near the end from each other.
+        normaliser = Normaliser((low + high) / 2, jnp.maximum((high - low) / 4, 1e-6))
+        return World(game, model, normaliser, game.observation, sign)
     margin = MARGIN * (high - low)
     normaliser = Normaliser(*statistics(replay.data.obs[:, : game.observation.size], replay.filled))
-    end_is_known = game.margin(low) is not None and not game.learned  # so it must be in reach before it has been seen
-    limits = game.observation if end_is_known else Box(low - margin, high + margin)
-    return World(game, model, normaliser, limits, sign)
+    return World(game, model, normaliser, Box(low - margin, high + margin), sign)
 
 
 def values(world: World, critics: list[Perceptron], obs: Float[Array, "*b p"], scale: Array) -> Array:

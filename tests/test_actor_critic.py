@@ -10,13 +10,18 @@ import numpy as np
 import pytest
 
 from probes import GRID, Probe, Unsure, solution
+from rhucrl import protocol
 from rhucrl import replay as store
 from rhucrl.compilation import compiled
+from rhucrl.config import TrainConfig
+from rhucrl.envs import make
+from rhucrl.episodes import Episode
 from rhucrl.replay import Transitions
 from rhucrl.solvers import actor_critic
 from rhucrl.solvers.actor_critic import unit, values, world
 from rhucrl.solvers.backup import Numbers
 from rhucrl.solvers.networks import Gaussian
+from rhucrl.training import env_of
 
 DISCOUNT, INNER = 0.9, np.abs(GRID) < 1.5
 GAME = Probe(horizon=40, certain=True)
@@ -91,3 +96,27 @@ def test_the_response_is_the_best_one():
     matters = INNER & (np.abs(GRID) > 0.3)
     assert (np.sign(shove) == np.sign(exact.shove))[matters].mean() > 0.9
     assert np.abs(shove)[matters].mean() > 0.6
+
+
+@pytest.mark.parametrize(("name", "reach"), [("inverted-pendulum", 2.0), ("half-cheetah", 0.0)])
+def test_an_end_that_is_known_is_within_reach_before_it_has_been_seen(name, reach):
+    game = make(name).game
+    sizes = game.predicted_size, game.agent.size, game.adversary.size
+    here = world(game, None, store.empty(1, sizes, 1)._replace(size=jnp.int32(1)), 0)
+    assert here.limits.high[0] == reach
+
+
+def test_nothing_is_learned_from_what_follows_an_end():
+    config = TrainConfig.preset("inverted-pendulum", episodes=1, horizon=5, heads=2, model_width=4, model_rounds=1)
+    env = env_of(config)
+    obs = jnp.zeros((5, 4)).at[3:, 0].set(1.0)  # at the rail from the fourth step on
+    rows = Transitions(obs, jnp.zeros((5, 1)), jnp.zeros((5, 2)), obs)
+    episode = Episode(rows, jnp.int32(5), jnp.float32(5))
+    state, _ = protocol.learn(config, protocol.initial(config, env), episode, jnp.float32(1), jax.random.key(0))
+    assert state.replay.size == 3
+
+
+def test_a_gradient_keeps_its_direction_and_loses_its_length():
+    for length, left in ((0.5, 0.5), (1e6, actor_critic.STEEPEST), (0.0, 0.0)):
+        gradient = actor_critic.bounded({"w": jnp.array([0.0, length])})
+        np.testing.assert_allclose(gradient["w"], [0, left], rtol=1e-5)

@@ -127,8 +127,8 @@ NETWORKS = {
 PRESETS: dict[str, dict[str, Any]] = {
     "pendulum": {},
     "inverted-pendulum": NETWORKS | {
-        "episodes": 30, "model_steps": 10, "broad": 0.5, "trace": 0.95, "updates": 0.3, "batch": 64, "width": 64,
-        "learning_rate": 1e-3, "model_width": 64,
+        "episodes": 30, "model_steps": 20, "broad": 0.5, "trace": 0.9, "updates": 0.3, "batch": 24, "width": 64,
+        "learning_rate": 1e-3, "model_width": 32,
     },
 }  # fmt: skip
 

@@ -117,7 +117,9 @@ def play(config: TrainConfig, env: ZeroSumEnv, state: State, explore: bool, key:
 def learn(config: TrainConfig, state: State, episode: Episode, beta: Array, key: PRNGKeyArray) -> tuple[State, dict]:
     """Judge the model on the new data, add them, refit and recalibrate."""
     keys, (transitions, count, _) = jax.random.split(key), episode
-    real = (jnp.arange(transitions.obs.shape[0]) < count).astype(jnp.float32)
+    over = jnp.cumsum(state.model.game.over(transitions.obs)) > 0  # what comes after an end is never imagined
+    real = ((jnp.arange(transitions.obs.shape[0]) < count) & ~over).astype(jnp.float32)
+    count = real.sum().astype(jnp.int32)
     prediction = state.model.predict(*transitions[:3])
     covered = calibration.coverage(prediction, transitions.following, beta, real)
     metrics = {"coverage_confidence": covered.confidence, "coverage_predictive": covered.predictive}

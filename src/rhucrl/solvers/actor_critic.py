@@ -6,7 +6,8 @@ values are enough, since the model supplies the next state: pathwise gradients f
 and the policies, and one backward pass gives every player's gradient.
 
 A single adversary network is easily outwitted for a while, so that every start state is rolled out against several
-adversaries, the network and some extremes that are held over the rollout, and the worst rollout counts.
+adversaries, the network and some extremes that are held over the rollout. The agent improves its worst rollout; the
+critics learn from all of them, more from those that disappoint.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ from rhucrl.solvers.bounds import Slope
 from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron
 from rhucrl.solvers.value_iteration import towards
 
-SOFTNESS = 0.1  # of an end, for gradients, in units of a game's margin
-PERTURBATION = 0.4  # largest standard deviation of perturbed start states, in units of what has been seen
 UNROLLED = 4  # steps at most of a rollout that is compiled without a loop: that runs faster, and compiles slower
+SOFTNESS = 0.04  # of an end, for gradients, in units of a game's margin; a softer one pays for staying far from it
+LENIENCE = 0.3  # weight of an adversary's return above a critic's value, one below it weighs 1
+STEEPEST = 1.0  # norm of a player's gradient: rollouts of an unstable system multiply it by thousands
+PERTURBATION = 1.2  # largest standard deviation of perturbed start states, in units of what has been seen
 MARGIN = 0.1  # predicted states stay within the range of the data and so much more
 
 
@@ -83,9 +86,14 @@ def world(game: Game, model: Model, replay: Replay, sign: int = 0, contested: bo
     seen = replay.filled[:, None] > 0
     low = jnp.where(seen, replay.data.following, jnp.inf).min(0)
     high = jnp.where(seen, replay.data.following, -jnp.inf).max(0)
+    if game.margin(low) is not None and not game.learned:
+        # A known end has to be in reach before it has been seen. The units only grow: they must not shrink with every
+        # step upright, or networks change their meaning and cannot tell the states near the end from each other.
+        spread = jnp.maximum((high - low) / 4, 1e-6)
+        return World(game, model, Normaliser((low + high) / 2, spread, ()), game.observation, spread, sign, contested)
     margin = (MARGIN * (high - low)).at[jnp.array(game.winding, int)].set(jnp.inf)
-    seen = replay.data.obs[:, : game.observation.size]
-    normaliser = Normaliser(*statistics(unwound(seen, game.winding), replay.filled), game.winding)
+    obs = replay.data.obs[:, : game.observation.size]
+    normaliser = Normaliser(*statistics(unwound(obs, game.winding), replay.filled), game.winding)
     _, spread = statistics(replay.data.obs, replay.filled)
     return World(game, model, normaliser, Box(low - margin, high + margin), spread, sign, contested)
 
@@ -193,20 +201,24 @@ def loss(
     temperature = jnp.exp(frozen(networks.log_temperature))
     reward = paths.reward - temperature * paths.density
     g = returns(reward, paths.alive, values(world, targets, paths.following, scale).min(0), numbers)
-    reached = jnp.concatenate([jnp.ones_like(g[:1]), jnp.cumprod(paths.alive[:-1], 0)])
-    if held.shape[0]:  # only at the start is the worst of the adversaries known
-        worst = g[:1].min(1, keepdims=True)
-        goal, weight, obs = frozen(worst), jnp.ones_like(worst), paths.obs[:1, :1]
-        gain = (worst.mean() + g[0, 0].mean()) / 2
+    reached = frozen(jnp.concatenate([jnp.ones_like(g[:1]), jnp.cumprod(paths.alive[:-1], 0)]))
+    error = (values(world, networks.critics, frozen(paths.obs), scale) - frozen(g)) / scale
+    if held.shape[0]:  # a low expectile: each imagined state has met one adversary, and its value is that of the worst
+        weight = jnp.where(error > 0, 1.0, LENIENCE)
+        gain = (g[0].min(0).mean() + g[0, 0].mean()) / 2
     else:
-        goal, weight, obs = frozen(g), frozen(reached), paths.obs
-        gain = (weight * g).sum() / weight.sum()
-    error = jnp.square((values(world, networks.critics, frozen(obs), scale) - goal) / scale)
-    critic_loss = (weight * error).sum() / weight.sum()
+        weight = jnp.ones_like(error)
+        gain = (reached * g).sum() / reached.sum()
+    critic_loss = (reached * weight * jnp.square(error)).sum() / reached.sum()
     entropy = -paths.density.mean()
     calm = networks.log_temperature * frozen(entropy + world.game.agent.size)
     told = {"critic_loss": critic_loss, "gain": gain, "entropy": entropy, "temperature_entropy": temperature}
     return critic_loss - gain / scale + calm, told
+
+
+def bounded(gradient: Perceptron) -> Perceptron:
+    shrink = jnp.minimum(1.0, STEEPEST / optax.tree.norm(gradient))
+    return jax.tree.map(lambda g: shrink * g, gradient)
 
 
 def improve(
@@ -234,7 +246,8 @@ def improve(
             return loss(players, problem.targets, world, starts, corners[corner], numbers, length, key)
 
         gradient, told = jax.grad(objective, has_aux=True)(problem.networks)
-        gradient = gradient._replace(adversary=jax.tree.map(jnp.negative, gradient.adversary))
+        adversary = jax.tree.map(jnp.negative, bounded(gradient.adversary))
+        gradient = gradient._replace(agent=bounded(gradient.agent), adversary=adversary)
         descent, state = adam.update(gradient, problem.optimiser)
         networks = jax.tree.map(lambda w, d: w - numbers.learning_rate * d, problem.networks, descent)
         targets = towards(problem.targets, networks.critics, numbers.target_rate)

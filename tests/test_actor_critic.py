@@ -25,7 +25,7 @@ from rhucrl.training import env_of
 
 DISCOUNT, INNER = 0.9, np.abs(GRID) < 1.5
 GAME = Probe(horizon=40, certain=True)
-NUMBERS = Numbers(*(jnp.float32(x) for x in (1.0, DISCOUNT, 0.5, 1e-3, 0.02, 0.0)))
+NUMBERS = Numbers(*(jnp.float32(x) for x in (1.0, DISCOUNT, 0.5, 1e-3, 0.02, 0.0, -1.0)))
 
 
 def everywhere() -> store.Replay:

@@ -26,7 +26,7 @@ POINTS = agent_candidates(Probe().agent, 9)
 
 
 def numbers(trace: float = 0.9) -> Numbers:
-    return Numbers(*map(jnp.float32, (1.0, DISCOUNT, trace, 4e-3, 0.1, 0.05)))
+    return Numbers(*map(jnp.float32, (1.0, DISCOUNT, trace, 4e-3, 0.1, 0.05, -1.0)))
 
 
 def anything(obs):

@@ -66,6 +66,8 @@ class TrainConfig:
     """Adam's step size for the solver's networks."""
     slowing: float = 0.125
     """The step size falls as 1 / (1 + slowing * episode)."""
+    entropy: float = -1.0
+    """Actor-critic: the entropy that the agent's policy is held at, per action in [-1, 1] (all alike: .69)."""
     target_rate: float = 0.02
     """Polyak rate of the target critics."""
     average_rate: float = 0.004
@@ -120,7 +122,7 @@ class TrainConfig:
 
 
 NETWORKS = {
-    "episodes": 50, "discount": 0.99, "model_steps": 3, "broad": 0.0, "trace": 0.5, "updates": 1.0, "batch": 128,
+    "episodes": 50, "discount": 0.99, "model_steps": 3, "broad": 0.0, "trace": 0.5, "updates": 0.7, "batch": 128,
     "width": 128, "learning_rate": 3e-4, "slowing": 0.0, "target_rate": 0.02, "model_width": 128,
     "model_learning_rate": 2e-3, "model_rounds": 20, "round": 100, "model_batch": 64, "linear": True,
 }  # fmt: skip

@@ -54,7 +54,7 @@ def solver_of(config: TrainConfig, game: Game) -> Any:
 
 def numbers(config: TrainConfig, episode: int) -> Numbers:
     rate = config.learning_rate / (1 + config.slowing * episode)
-    parts = (config.beta, config.discount, config.trace, rate, config.target_rate, config.average_rate)
+    parts = (config.beta, config.discount, config.trace, rate, config.target_rate, config.average_rate, config.entropy)
     return Numbers(*(jnp.float32(x) for x in parts))
 
 

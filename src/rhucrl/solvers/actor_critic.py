@@ -211,7 +211,7 @@ def loss(
         gain = (reached * g).sum() / reached.sum()
     critic_loss = (reached * weight * jnp.square(error)).sum() / reached.sum()
     entropy = -paths.density.mean()
-    calm = networks.log_temperature * frozen(entropy + world.game.agent.size)
+    calm = networks.log_temperature * frozen(entropy - numbers.entropy * world.game.agent.size)
     told = {"critic_loss": critic_loss, "gain": gain, "entropy": entropy, "temperature_entropy": temperature}
     return critic_loss - gain / scale + calm, told
 

@@ -41,6 +41,7 @@ class Numbers(NamedTuple):
     learning_rate: Array
     target_rate: Array
     average_rate: Array
+    entropy: Array
 
 
 class Considered(NamedTuple):

@@ -15,6 +15,7 @@ from rhucrl import replay as store
 from rhucrl.compilation import compiled
 from rhucrl.config import TrainConfig
 from rhucrl.envs import make
+from rhucrl.envs.own import HostGame
 from rhucrl.episodes import Episode
 from rhucrl.replay import Transitions
 from rhucrl.solvers import actor_critic
@@ -120,3 +121,37 @@ def test_a_gradient_keeps_its_direction_and_loses_its_length():
     for length, left in ((0.5, 0.5), (1e6, actor_critic.STEEPEST), (0.0, 0.0)):
         gradient = actor_critic.bounded({"w": jnp.array([0.0, length])})
         np.testing.assert_allclose(gradient["w"], [0, left], rtol=1e-5)
+
+
+def imagined(**options):
+    """States after one and after two imagined steps, of three lanes: a network's, and both extremes held."""
+    config = TrainConfig.preset("hopper", heads=2, model_width=8, width=8, **options)
+    env = env_of(config)
+    game, state = env.game, protocol.initial(config, env)
+    here = world(game, state.model, state.replay)
+    starts = game.starts(jax.random.key(0), 64)
+    extremes = jnp.stack([jnp.broadcast_to(edge, (64, game.adversary.size)) for edge in game.adversary])
+    scale, networks = unit(game, NUMBERS.discount), state.learner.agent.networks
+    arguments = networks, state.learner.agent.targets, starts, extremes, scale, NUMBERS, 2, jax.random.key(1)
+    here = here._replace(limits=game.observation, normaliser=state.learner.normaliser)  # nothing has been seen yet
+    return actor_critic.rollouts(here, *arguments)
+
+
+def test_a_probabilistic_mixture_executes_the_adversary_now_and_then():
+    apart = jnp.abs(
+        jnp.diff(imagined(setting="action", mixture="probabilistic", strength=0.4).following[0, 1:], axis=0)
+    )
+    share = (apart.max(-1) > 1e-4).mean()
+    assert 0.2 < share < 0.6
+
+
+@pytest.mark.parametrize(("scope", "held"), [("episode", True), ("step", False)])
+def test_an_adversary_of_an_episode_answers_once(monkeypatch, scope, held):
+    answers = []
+    execute = HostGame.execute
+    monkeypatch.setattr(HostGame, "execute", lambda game, a, b: (answers.append(b[0]), execute(game, a, b))[1])
+    monkeypatch.setattr(actor_critic, "UNROLLED", 2)
+    with jax.disable_jit():
+        imagined(setting="parameter", scope=scope)
+    first, second = answers
+    assert (first == second).all() == held

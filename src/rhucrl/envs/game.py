@@ -209,6 +209,15 @@ def join(*parts: Float[Array, "*b _"]) -> Float[Array, "*b _"]:
     return jnp.concatenate([jnp.broadcast_to(part, (*batch, part.shape[-1])) for part in parts], -1)
 
 
+def chosen(execution: Execution, luck: Float[Array, "*b"]) -> Array:
+    """The outcome of each row of the batch, by its number in [0, 1)."""
+    if execution.action.shape[0] == 1:
+        return execution.action[0]
+    outcome = (luck[..., None] > jnp.cumsum(execution.probability)[:-1]).sum(-1)
+    outcome = jnp.broadcast_to(outcome, execution.action.shape[1:-1])
+    return jnp.take_along_axis(execution.action, outcome[None, ..., None], 0)[0]
+
+
 def draw(execution: Execution, key: PRNGKeyArray) -> Array:
     """One outcome of an execution, shared by the whole batch."""
     if execution.action.shape[0] == 1:

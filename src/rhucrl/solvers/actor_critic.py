@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from rhucrl.envs.game import Box, Game, unwound
+from rhucrl.envs.game import Box, Game, chosen, unwound
 from rhucrl.hallucination import hallucinate
 from rhucrl.models.prediction import Model
 from rhucrl.replay import Replay, statistics
@@ -140,7 +140,10 @@ def rollouts(
     world: World, networks: Networks, targets: list[Perceptron], starts: Float[Array, "n p"],
     held: Float[Array, "k n qbar"], scale: Array, numbers: Numbers, length: int, key: PRNGKeyArray,
 ) -> Rollouts:  # fmt: skip
-    """Lane 0 is the adversary network's; the others hold one of `held` from the first step to the last."""
+    """Lane 0 is the adversary network's; the others hold one of `held` from the first step to the last.
+
+    Where the adversary acts once per episode, the network too holds its first answer.
+    """
     game, model = world.game, world.model
     lanes, n = held.shape[0] + 1, starts.shape[0]
     p, q, qbar = game.predicted_size, game.agent.size, game.adversary.size
@@ -150,7 +153,11 @@ def rollouts(
     noises = (
         jax.random.normal(keys[0], (length, 1, n, q)), jax.random.normal(keys[1], (length, 1, n, qbar)),
         jax.random.normal(keys[2], (length, 1, n, p)), jax.random.randint(keys[3], (length, 1, n), 0, model.members),
+        jax.random.uniform(jax.random.fold_in(key, 4), (length, 1, n)),
     )  # fmt: skip
+    nobody = jnp.broadcast_to(game.neutral, (1, n, qbar))
+    lasting = game.scope == "episode"
+    first = opponent.sample(starts[None], noises[1][0])[0] if world.contested and lasting else nobody
 
     along = slope(world, targets, scale, numbers)
 
@@ -163,14 +170,12 @@ def rollouts(
         eta = jax.lax.stop_gradient(choose_eta(scale, prediction, uphill, world.sign, numbers.beta))
         return hallucinate(prediction, eta, numbers.beta, omega)
 
-    def step(obs: Array, drawn: tuple[Array, Array, Array, Array]):
-        mine, theirs, omega, member = drawn
+    def step(obs: Array, drawn: tuple[Array, ...]):
+        mine, theirs, omega, member, luck = drawn
         action, density = agent.sample(obs, jnp.broadcast_to(mine, (lanes, n, q)))
-        answer = (
-            opponent.sample(obs[:1], theirs)[0] if world.contested else jnp.broadcast_to(game.neutral, (1, n, qbar))
-        )
+        answer = opponent.sample(obs[:1], theirs)[0] if world.contested and not lasting else first
         adversary = jnp.concatenate([answer, held])
-        executed = game.execute(action, adversary).action[0]
+        executed = chosen(game.execute(action, adversary), luck)
         following = world.limits.clip(imagine(obs, executed, adversary, omega, jnp.broadcast_to(member, (lanes, n))))
         reward = game.reward(obs, executed, adversary, following)
         alive = going_on(game, following)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from rhucrl.envs.game import Game
+from rhucrl.envs.game import Game, chosen
 from rhucrl.hallucination import hallucinate
 from rhucrl.models.prediction import Model
 from rhucrl.solvers.value_iteration import pick
@@ -87,9 +87,7 @@ def rollouts(contest: Contest, lanes: list[Lane], key: PRNGKeyArray) -> Float[Ar
         stray = (who == STRAY) & (straying[:, None] < STRAYING)
         fixed = constants[jnp.where(stray[:, 0], pick(anywhere, len(constants)), jnp.maximum(who[:, 0], 0))]
         adversary = jnp.where(stray | (who >= 0), fixed, adversary)
-        probability, outcomes = game.execute(action, adversary)
-        outcome = (luck[:, None] > jnp.cumsum(probability)[:-1]).sum(-1)
-        executed = jnp.take_along_axis(outcomes, outcome[None, :, None], 0)[0]
+        executed = chosen(game.execute(action, adversary), luck)
         prediction = model.predict(obs, executed, adversary)
         mean, std = model.member(obs, executed, adversary, pick(whose, model.members))
         here = obs, executed, adversary, prediction.mean

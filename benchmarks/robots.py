@@ -4,8 +4,8 @@
     python benchmarks/robots.py --tables              # docs/robots.md and its curves from what is there
 
 Settings are each robot's defaults except for what a row says. Every few episodes the policy of the moment plays three
-episodes without noise and without an adversary, on starts that it does not learn from. Results are appended to
-benchmarks/results/EXPERIMENT.jsonl, one line per run.
+episodes (the reacher's: sixty) without noise and without an adversary, on starts that it does not learn from. Results
+are appended to benchmarks/results/EXPERIMENT.jsonl, one line per run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import rows
 
-EVERY, STARTS = 5, (1001, 1002, 1003)
+EVERY, LOOK = 5, 3000  # episodes between two looks at a policy, and the steps of a look
 
 
 def experiments() -> dict[str, list[dict]]:
@@ -28,11 +28,14 @@ def experiments() -> dict[str, list[dict]]:
         for algo in ("rh-ucrl", "h-ucrl")
         for seed in range(3)
     ]
-    others = [
-        {"env": env, "setting": "none", "episodes": episodes, "seed": seed}
-        for env, episodes in (("swimmer", 50), ("hopper", 150), ("walker", 200), ("reacher", 100))
+    narrow = [
+        {"env": "inverted-pendulum", "strength": 3.0, "algo": "rh-ucrl", "episodes": 15, "broad": 0.0, "seed": seed}
         for seed in range(3)
     ]
+    others = {
+        env: [{"env": env, "setting": "none", "episodes": episodes, "seed": seed} for seed in range(3)]
+        for env, episodes in (("swimmer", 50), ("hopper", 150), ("walker", 200), ("reacher", 100))
+    }
     contested = [
         {"env": env, "setting": setting, "algo": algo, "episodes": 50, "seed": seed}
         for env in ("half-cheetah", "hopper")
@@ -40,7 +43,7 @@ def experiments() -> dict[str, list[dict]]:
         for algo in ("rh-ucrl", "h-ucrl", "maximin-mb")
         for seed in range(3)
     ]
-    return {"cheetah": cheetah, "balance": balance, "robots": others, "contested": contested}
+    return {"cheetah": cheetah, "balance": balance, "narrow": narrow, **others, "contested": contested}
 
 
 def one(options: dict) -> dict:
@@ -59,7 +62,8 @@ def one(options: dict) -> dict:
     state, episodes, curve, steps, judged = protocol.initial(config, env), [], [], 0, 0.0
 
     def judge(policy: Any) -> list[float]:
-        return [row.gain for row in Arena(policy, env).play(None, STARTS, env.at(0.0))]
+        starts = range(1001, 1001 + LOOK // env.game.horizon)
+        return [row.gain for row in Arena(policy, env).play(None, starts, env.at(0.0))]
 
     for index in range(config.episodes):
         state, metrics = protocol.episode(config, env, state, index)
@@ -85,7 +89,7 @@ def one(options: dict) -> dict:
 def tell(r: dict) -> str:
     last = r["last"]
     attacked = f" worst {r['output']['worst']:.0f} (last {last['worst']:.0f})" if "worst" in last else ""
-    nominal = " ".join(f"{x:.0f}" for x in last["nominal"])
+    nominal = " ".join(f"{x:.0f}" for x in last["nominal"][:3])
     return f"last nominal {nominal}{attacked} {r['steps']} steps {r['train_cpu']:.0f} s {r['peak_mb']:.0f} MB"
 
 

@@ -132,6 +132,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         "episodes": 30, "model_steps": 20, "broad": 0.5, "trace": 0.9, "updates": 0.3, "batch": 24, "width": 64,
         "learning_rate": 1e-3, "model_width": 32,
     },
+    "reacher": NETWORKS | {
+        "episodes": 100, "model_steps": 5, "trace": 0.9, "updates": 6.0, "batch": 64, "learning_rate": 1e-3,
+        "model_rounds": 10, "round": 50,
+    },
 }  # fmt: skip
 
 

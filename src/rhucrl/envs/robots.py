@@ -126,7 +126,7 @@ ROBOTS: dict[str, Robot] = {
     ),
     "swimmer": Robot(
         "Swimmer-v5", 1000, hidden=2, bodies=("torso",), axes="xy", masses=(0.5, 1.5),
-        cost=1e-4, gain=velocity, health=None, rewards=(-10, 10),
+        cost=1e-4, gain=velocity, health=None, rewards=(-4, 4),
         scale=(0.6, 0.9, 0.8, 1.2, 1.1, 0.6, 0.9, 1.2, 2.1, 2.1),
         edge=(50, 50, TURNS, 10, 10, 50, 50, *[FAST] * 3), winding=(2,),
     ),

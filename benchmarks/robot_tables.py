@@ -15,8 +15,8 @@ Every table is written by `python benchmarks/robots.py --tables` from the lines 
 `python benchmarks/robots.py` makes. Settings are each robot's defaults (`rhucrl train ROBOT --help`). A policy is
 judged without noise: *nominal* is the median of three episodes (the reacher: the mean of sixty) without an adversary on
 starts that it did not learn from, *worst case* the lowest mean return that any attack of the budget `quick` found.
-*Output* is the policy chosen by J^(p), *last* that of the last episode. CPU seconds are those of training, on a core that shared a noisy machine.
-Rows are missing where runs have not been made yet.
+*Output* is the policy chosen by J^(p), *last* that of the last episode. CPU seconds are those of training, on a core
+that shared a noisy machine. Rows are missing where runs have not been made yet.
 """
 
 

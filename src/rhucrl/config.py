@@ -56,7 +56,8 @@ class TrainConfig:
     batch: int = 48
     """Rollouts per gradient step (each has `model_steps` states)."""
     lanes: int = 5
-    """Actor-critic: adversaries that each start state is rolled out against, the network's among them."""
+    """Actor-critic: adversaries that each start state is rolled out against, the network's among them; a batch has
+    as many fewer start states."""
     pool: int = 1024
     """Model rollouts made per episode."""
     broad: float = 0.3
@@ -129,7 +130,7 @@ NETWORKS = {
 PRESETS: dict[str, dict[str, Any]] = {
     "pendulum": {},
     "inverted-pendulum": NETWORKS | {
-        "episodes": 30, "model_steps": 20, "broad": 0.5, "trace": 0.9, "updates": 0.3, "batch": 24, "width": 64,
+        "episodes": 30, "model_steps": 20, "broad": 0.5, "trace": 0.9, "updates": 0.3, "batch": 120, "width": 64,
         "learning_rate": 1e-3, "model_width": 32,
     },
     "reacher": NETWORKS | {

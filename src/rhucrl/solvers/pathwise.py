@@ -102,9 +102,10 @@ def solve(
     frozen: bool, key: PRNGKeyArray,
 ) -> tuple[Problem, dict[str, Array]]:  # fmt: skip
     contested = ALGORITHMS[config.algo].opponent and config.setting != "none"
+    starts = max(config.batch // config.lanes, 1) if contested else config.batch
     lanes = config.lanes if contested and not frozen else 1
     updates = round(config.updates * game.horizon)
-    sizes = (lanes, config.batch, config.model_steps, updates, config.broad)
+    sizes = (lanes, starts, config.model_steps, updates, config.broad)
     return actor_critic.improve(
         world(game, model, replay, sign, contested), problem, replay, corners(game), numbers, frozen, *sizes, key
     )

@@ -34,7 +34,7 @@ def experiments() -> dict[str, list[dict]]:
     ]
     others = {
         env: [{"env": env, "setting": "none", "episodes": episodes, "seed": seed} for seed in range(3)]
-        for env, episodes in (("swimmer", 50), ("hopper", 150), ("walker", 200), ("reacher", 100))
+        for env, episodes in (("swimmer", 50), ("hopper", 60), ("walker", 80), ("reacher", 100))
     }
     contested = [
         {"env": env, "setting": setting, "algo": algo, "episodes": 50, "seed": seed}

@@ -127,12 +127,18 @@ NETWORKS = {
     "width": 128, "learning_rate": 3e-4, "slowing": 0.0, "target_rate": 0.02, "model_width": 128,
     "model_learning_rate": 2e-3, "model_rounds": 20, "round": 100, "model_batch": 64, "linear": True,
 }  # fmt: skip
+LEGS = NETWORKS | {
+    "episodes": 60, "discount": 0.995, "model_steps": 4, "trace": 0.9, "updates": 1.0, "batch": 32, "width": 96,
+    "learning_rate": 5e-4, "entropy": -0.5, "model_width": 96, "model_rounds": 10,
+}  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "pendulum": {},
     "inverted-pendulum": NETWORKS | {
         "episodes": 30, "model_steps": 20, "broad": 0.5, "trace": 0.9, "updates": 0.3, "batch": 120, "width": 64,
         "learning_rate": 1e-3, "model_width": 32,
     },
+    "hopper": LEGS,
+    "walker": LEGS,
     "reacher": NETWORKS | {
         "episodes": 100, "model_steps": 5, "trace": 0.9, "updates": 6.0, "batch": 64, "learning_rate": 1e-3,
         "model_rounds": 10, "round": 50,

@@ -25,6 +25,10 @@ def typical(returns: list[float]) -> float:
     return float(np.median(returns) if len(returns) <= 3 else np.mean(returns))
 
 
+def short(x: float) -> str:
+    return f"{x:.1f}" if abs(x) < 100 else f"{x:.0f}"
+
+
 def nominal(row: dict, policy: str = "last") -> float:
     return typical(row[policy]["nominal"])
 
@@ -36,8 +40,8 @@ def learning(rows: list[dict]) -> str:
         best = max(row["curve"], key=lambda point: typical(point[2]))
         seconds = f"{row['train_cpu']:.0f}"
         lines.append([
-            env, str(seed), str(row["steps"]), f"{nominal(row):.0f}", f"{nominal(row, 'output'):.0f}",
-            f"{typical(best[2]):.0f} ({best[1]})", seconds,
+            env, str(seed), str(row["steps"]), short(nominal(row)), short(nominal(row, "output")),
+            f"{short(typical(best[2]))} ({best[1]})", seconds,
         ])  # fmt: skip
     return table("robot | seed | steps | last | output | best on the way (steps) | CPU seconds", lines)
 

@@ -24,6 +24,15 @@ def read(name: str) -> list[Row]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def rounded(x: Any) -> Any:
+    """Six digits of every number: more say nothing and take room."""
+    if isinstance(x, dict):
+        return {key: rounded(value) for key, value in x.items()}
+    if isinstance(x, list | tuple):
+        return [rounded(value) for value in x]
+    return float(f"{x:.6g}") if isinstance(x, float) else x
+
+
 def run(script: str, experiments: dict[str, list[Row]], tell: Callable[[Row], str], jobs: int) -> None:
     """All rows that are not there yet."""
     RESULTS.mkdir(exist_ok=True)
@@ -71,7 +80,7 @@ def main(
     parser.add_argument("--tables", action="store_true", help="write the tables in docs from the lines that are there")
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(one(json.loads(arguments.one))))
+        print(json.dumps(rounded(one(json.loads(arguments.one)))))
     elif arguments.tables:
         write()
     else:

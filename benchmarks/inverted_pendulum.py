@@ -15,8 +15,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from rhucrl.envs import make
-from rhucrl.evaluation import host
-from rhucrl.evaluation.attack import rounds, worst_case
+from rhucrl.evaluation.arena import HostArena, gains
+from rhucrl.evaluation.attack import EFFORTS, rounds, seeds, worst_case
 from rhucrl.evaluation.reference import ENVIRONMENT, REFERENCES
 from rhucrl.progress import Progress
 
@@ -27,10 +27,10 @@ STRENGTHS = (1.0, 3.0, 5.0, 6.0, 7.0, 10.0)
 def attacked(name: str, strength: float, budget: str) -> dict:
     env = make(ENVIRONMENT, "adversarial", strength)
     began = time.process_time()
-    with Progress(rounds(env, budget), f"{name} at {strength:g} N") as progress:  # type: ignore[arg-type]
-        case = worst_case(REFERENCES[name](), env, budget, 0, progress)  # type: ignore[arg-type]
-    seeds = host.seeds(0, 2, 20)
-    falls = [row.gain for row in host.Arena(REFERENCES[name](), env).play(case.adversary, seeds)]
+    policy = REFERENCES[name]()
+    with Progress(rounds(policy, env, budget), f"{name} at {strength:g} N") as progress:  # type: ignore[arg-type]
+        case = worst_case(policy, env, budget, 0, progress)  # type: ignore[arg-type]
+    falls = gains(HostArena(policy, env), case.adversary, seeds(0, 2, 20))
     return {
         "policy": name, "strength": strength, "budget": budget, "nominal": case.nominal, "worst": case.worst,
         "attack": case.attack, "attacks": case.attacks, "worst_replayed_20_seeds": falls,
@@ -55,7 +55,7 @@ def benchmark(budget: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--budget", default="quick", choices=host.HOST_EFFORTS)
+    parser.add_argument("--budget", default="quick", choices=EFFORTS["host"])
     benchmark(parser.parse_args().budget)
 
 

@@ -51,8 +51,8 @@ def one(options: dict) -> dict:
     from rhucrl import protocol
     from rhucrl.compilation import enable_cache
     from rhucrl.config import TrainConfig
+    from rhucrl.evaluation.arena import HostArena, gains
     from rhucrl.evaluation.attack import worst_case
-    from rhucrl.evaluation.host import Arena
     from rhucrl.training import env_of
 
     enable_cache()
@@ -63,7 +63,7 @@ def one(options: dict) -> dict:
 
     def judge(policy: Any) -> list[float]:
         starts = range(1001, 1001 + LOOK // env.game.horizon)
-        return [row.gain for row in Arena(policy, env).play(None, starts, env.at(0.0))]
+        return gains(HostArena(policy, env), None, starts)
 
     for index in range(config.episodes):
         state, metrics = protocol.episode(config, env, state, index)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from rows import read
 
-from rhucrl.experiments.statistics import estimate
+from rhucrl.evaluation.statistics import estimate
 
 DOCS = Path(__file__).parent.parent / "docs"
 HEAD = """# Results on the pendulum

@@ -1,19 +1,26 @@
 """Attacks on games that are played on the host: known worst cases, fair replays, and adversaries that can be saved."""
 
+import json
+
 import gymnasium as gym
 import jax
 import numpy as np
 import pytest
 
 import rhucrl
-from rhucrl import cli
+from rhucrl import cli, protocol
 from rhucrl.envs import make
 from rhucrl.envs.own import wrap
 from rhucrl.errors import UsageError
-from rhucrl.evaluation import adversaries, host
-from rhucrl.evaluation.attack import rounds, sweep, sweep_parameter, worst_case
+from rhucrl.evaluation import adversaries, arena, attack
+from rhucrl.evaluation import search as searching
+from rhucrl.evaluation.arena import HostArena, acting, gains
+from rhucrl.evaluation.attack import EFFORTS, load_adversary, rounds, seeds, sweep, sweep_parameter, worst_case
+from rhucrl.evaluation.findings import Folder
+from rhucrl.evaluation.search import Effort, Search
 
-TINY = host.HostEffort(16, 2, 1, 6, 2, (9,), 2, 1, 2)
+TINY = Effort(16, 2, 1, 6, 2, (9,), 2, 1, 2)
+FULL = TINY._replace(depths=(1, 4), sac=2)
 
 
 class Alternating(gym.Env):
@@ -37,6 +44,12 @@ class Alternating(gym.Env):
         gain = self.reward(self.sign, self.wind)
         self.sign, self.time = -self.sign, self.time + 1
         return np.array([self.sign]), gain, self.time >= self.life, False, {}
+
+    def get_state(self):
+        return {"sign": self.sign, "time": self.time}
+
+    def set_state(self, saved):
+        self.sign, self.time = saved["sign"], saved["time"]
 
 
 class Wind:
@@ -66,7 +79,7 @@ def test_state_feedback_is_found():
 
 def test_the_inner_worst_value_of_an_episode_is_found():
     case = worst_case(still, game(scope="episode", reward=lambda sign, wind: (wind - 0.37) ** 2))
-    assert case.attack.startswith("search-9")
+    assert case.attack == "search-9"
     assert case.worst < 20 * 0.03**2
     assert case.adversary(np.ones(1), 0)[0] == pytest.approx(0.37, abs=0.03)
 
@@ -78,21 +91,21 @@ def test_the_return_stops_at_the_end_and_at_the_horizon():
 
 def test_among_equal_returns_the_one_that_moved_the_system_further_counts():
     env = make("inverted-pendulum", "adversarial", 1.0, horizon=50)
-    search = host.Search(host.Arena(rhucrl.lqr(), env), env.game, TINY, [0])  # type: ignore[arg-type]
+    search = Search(HostArena(rhucrl.lqr(), env), TINY, None, [0], 0)
     weights, scores = search.ranked("constant", np.array([[0.0, 0.0], [1.0, 1.0], [0.3, 0.0]]))
     assert {gain for gain, _ in scores} == {50.0}
     np.testing.assert_array_equal(weights[:, 0], [1, 0.3, 0])
 
 
 def test_replays_are_on_episodes_that_no_search_has_seen(monkeypatch):
-    monkeypatch.setitem(host.HOST_EFFORTS, "quick", TINY)
-    played, original = {}, host.play
+    monkeypatch.setitem(EFFORTS["host"], "quick", TINY)
+    played, original = {}, arena.play
 
     def watched(env, act, adversary, seed):
         played.setdefault(adversary, set()).add(seed)
         return original(env, act, adversary, seed)
 
-    monkeypatch.setattr(host, "play", watched)
+    monkeypatch.setattr(arena, "play", watched)
     case = worst_case(still, game(), seed=3)
     found = set(case.adversaries.values())
     seen = {seed for adversary, seeds in played.items() if adversary not in {None, *found} for seed in seeds}
@@ -103,27 +116,30 @@ def test_replays_are_on_episodes_that_no_search_has_seen(monkeypatch):
 
 
 @pytest.mark.parametrize("scope", ["step", "episode"])
-def test_the_same_seed_gives_the_same_numbers_and_counts_every_episode(scope, monkeypatch):
-    monkeypatch.setitem(host.HOST_EFFORTS, "quick", TINY)
+def test_the_same_seed_gives_the_same_numbers_and_counts_every_attack(scope, monkeypatch):
+    monkeypatch.setitem(EFFORTS["host"], "quick", TINY)
     shown = []
     progress = type("Shown", (), {"update": lambda self, n, text="": shown.append((n, text))})()
     env = game(scope=scope)
     first = worst_case(still, env, "quick", 5, progress)
     assert worst_case(still, env, "quick", 5).attacks == first.attacks
-    assert [n for n, _ in shown] == list(range(1, rounds(env, "quick") + 1))
-    assert shown[0][1] == "constant"
+    assert shown[-1][0] == rounds(still, env, "quick") == len(first.attacks)
+    assert [n for n, _ in shown] == sorted(n for n, _ in shown)
+    assert shown[TINY.unseen][1].startswith("constant, ")
 
 
 def test_the_order_of_attacks_does_not_matter(monkeypatch):
-    monkeypatch.setitem(host.HOST_EFFORTS, "quick", TINY)
+    monkeypatch.setitem(EFFORTS["host"], "quick", TINY)
     env = game(reward=lambda sign, wind: (wind - 0.37 * sign) ** 2)
     before = worst_case(still, env).attacks
-    monkeypatch.setattr(host, "ATTACKS", dict(reversed(host.ATTACKS.items())))
-    assert worst_case(still, env).attacks == before
+    monkeypatch.setattr(attack, "battery", lambda search: dict(reversed(searching.battery(search).items())))
+    again = worst_case(still, env).attacks
+    assert again == before
+    assert list(again) != list(before)
 
 
 def test_no_strength_changes_nothing(monkeypatch):
-    monkeypatch.setitem(host.HOST_EFFORTS, "quick", TINY)
+    monkeypatch.setitem(EFFORTS["host"], "quick", TINY)
     env = make("hopper", "adversarial", 10.0, horizon=30)
     swept = sweep(lambda obs: np.sin(obs[:3]), env, (0.0, 10.0))
     assert set(swept.cases[0].attacks.values()) == {swept.cases[0].nominal}
@@ -131,7 +147,7 @@ def test_no_strength_changes_nothing(monkeypatch):
 
 
 def test_mixtures_and_masses_are_attacked(monkeypatch):
-    monkeypatch.setitem(host.HOST_EFFORTS, "quick", TINY)
+    monkeypatch.setitem(EFFORTS["host"], "quick", TINY)
     fall = make("inverted-pendulum", "action", 0.6, mixture="probabilistic", horizon=60)
     assert worst_case(rhucrl.lqr(), fall).worst < 60
     masses = make("hopper", "parameter", 1.0, horizon=40)
@@ -145,15 +161,15 @@ def test_mixtures_and_masses_are_attacked(monkeypatch):
 
 
 def test_the_nominal_return_is_that_of_no_mixture(monkeypatch):
-    monkeypatch.setitem(host.HOST_EFFORTS, "quick", TINY)
+    monkeypatch.setitem(EFFORTS["host"], "quick", TINY)
     mixed, plain = make("inverted-pendulum", "action", 0.7, horizon=30), make("inverted-pendulum", horizon=30)
     shove = lambda obs: np.full(1, 0.3)  # noqa: E731
     nominal = worst_case(shove, mixed).nominal
-    assert nominal == host.Arena(shove, plain).nominal_return(host.seeds(0, 1, TINY.unseen)) < 30
-    assert nominal != host.Arena(shove, mixed).mean_return(lambda obs, time: mixed.neutral, host.seeds(0, 1, 2))
+    assert nominal == np.mean(gains(HostArena(shove, plain), None, seeds(0, 1, TINY.unseen))) < 30
+    assert nominal != np.mean(gains(HostArena(shove, mixed), lambda obs, time: mixed.neutral, seeds(0, 1, 2)))
 
 
-class Bowl(host.Search):
+class Bowl(Search):
     """Adversaries are worse for the policy the nearer their weights are to 1."""
 
     def ranked(self, family, weights):
@@ -163,11 +179,11 @@ class Bowl(host.Search):
 
 def test_the_search_refits():
     env = game()
-    effort = host.HOST_EFFORTS["quick"]._replace(population=24, generations=40)
-    search = Bowl(host.Arena(still, env), env.game, effort, [0])  # type: ignore[arg-type]
+    effort = EFFORTS["host"]["quick"]._replace(population=24, generations=40)
+    search = Bowl(HostArena(still, env), effort, None, [0], 0)
     for seed in range(5):
-        start = host.START * np.random.default_rng(seed).normal(size=(24, adversaries.size(env.game, "network")))
-        found = search.cross_entropy("network", start, np.random.default_rng(100 + seed))
+        start = searching.START * np.random.default_rng(seed).normal(size=(24, adversaries.size(env.game, "network")))
+        (found,) = search.cross_entropy("network", start, np.random.default_rng(100 + seed))
         assert np.square(found.weights - 1).sum() < search.ranked("network", start)[1][0][0] / 20
 
 
@@ -182,7 +198,7 @@ class Predicts:
 
 def test_models_with_predict_play_deterministically():
     env = game()
-    np.testing.assert_array_equal(host.acting(Predicts(), env)(np.ones(1)), [-1])
+    np.testing.assert_array_equal(acting(Predicts(), env)(np.ones(1)), [-1])
 
 
 @pytest.mark.parametrize(
@@ -190,6 +206,7 @@ def test_models_with_predict_play_deterministically():
     [
         (lambda obs: np.full(1, np.nan), "not finite"),
         (lambda obs: np.zeros(2), r"shape \(2,\), not \(1,\)"),
+        (lambda obs: np.full(1, 1.5), r"action \[1.5\] is outside \[-1.0\] to \[1.0\]"),
         (3, "no policy"),
     ],
 )
@@ -211,7 +228,7 @@ def test_adversaries_are_data(family, tmp_path):
     weights = np.random.default_rng(0).normal(size=adversaries.size(env.game, family))
     adversary = adversaries.member(env.game, family, weights)
     adversary.save(tmp_path / "one")
-    again, obs = rhucrl.load_adversary(tmp_path / "one"), np.array([0.1, -0.05, 0.3, 1.0])
+    again, obs = load_adversary(tmp_path / "one"), np.array([0.1, -0.05, 0.3, 1.0])
     for time in (0, 999):
         np.testing.assert_array_equal(again(obs, time), adversary(obs, time))
         assert (np.abs(adversary(obs, time)) <= 5).all()
@@ -219,27 +236,27 @@ def test_adversaries_are_data(family, tmp_path):
 
 def test_known_feedback_is_what_it_says():
     env = make("inverted-pendulum", "adversarial", 5.0)
-    push = adversaries.member(env.game, "bang-bang", adversaries.known(env.game, "inverted-pendulum")[0])
+    push = adversaries.member(env.game, "bang-bang", adversaries.known(env.game)[0])
     np.testing.assert_array_equal(push(np.array([9.0, 9.0, 1.0, -2.4]), 0), [5, 5])
     np.testing.assert_array_equal(push(np.array([9.0, 9.0, 1.0, -2.6]), 0), [-5, 5])
-    press = adversaries.member(env.game, "bang-bang", adversaries.known(env.game, "inverted-pendulum")[1])
+    press = adversaries.member(env.game, "bang-bang", adversaries.known(env.game)[1])
     np.testing.assert_array_equal(press(np.array([9.0, 9.0, 1.0, -2.4]), 0), [5, -5])
 
 
 def test_no_step_of_an_adversary_touches_jax(monkeypatch):
     env = make("inverted-pendulum", "adversarial", 5.0, horizon=5)
-    arena = host.Arena(still, env)
+    act = acting(still, env)
     members = [
         adversaries.member(env.game, family, np.ones(adversaries.size(env.game, family)))
         for family in adversaries.FAMILIES
     ]
     with jax.transfer_guard("disallow"):
-        gains = [host.play(env, arena.act, adversary, 0).steps for adversary in members]
+        gains = [arena.play(env, act, adversary, 0).steps for adversary in members]
     assert gains == [5] * len(gains)
 
 
 def test_the_command_attacks_saves_and_refuses(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(host.HOST_EFFORTS, "quick", TINY)
+    monkeypatch.setitem(EFFORTS["host"], "quick", TINY)
     place = ["--env", "inverted-pendulum", "--strength", "10", "--horizon", "40"]
     assert cli.main(["attack", "lqr", *place, "--budget", "quick", "--save", str(tmp_path / "found")]) == 0
     told = capsys.readouterr()
@@ -247,7 +264,7 @@ def test_the_command_attacks_saves_and_refuses(tmp_path, capsys, monkeypatch):
     assert "attack lqr" in told.err
     found = rhucrl.load_adversary(tmp_path / "found" / "bang-bang")
     env = make("inverted-pendulum", "adversarial", 10.0, horizon=40)
-    assert host.Arena(rhucrl.lqr(), env).mean_return(found, [1, 2, 3]) < 30
+    assert np.mean(gains(HostArena(rhucrl.lqr(), env), found, [1, 2, 3])) < 30
     for arguments, remedy in [
         (["attack", "lqr", "--env", "hopper"], "controller of inverted-pendulum"),
         (["attack", "lqt", "--env", "inverted-pendulum"], "did you mean 'lqr'?"),
@@ -255,3 +272,55 @@ def test_the_command_attacks_saves_and_refuses(tmp_path, capsys, monkeypatch):
     ]:
         assert cli.main(arguments) == 2
         assert remedy in capsys.readouterr().err
+
+
+def test_planning_finds_state_feedback_by_itself():
+    case = worst_case(still, game(), "standard", only=["planning-1"])
+    assert case.worst == pytest.approx(20 * 0.2)
+
+
+def test_planning_leaves_the_episode_as_it_was():
+    """With no strength every plan is the same plan, and saving and restoring the simulator changes nothing."""
+    env = make("hopper", "adversarial", 0.0, horizon=40)
+    stand = lambda obs: np.sin(obs[:3])  # noqa: E731
+    case = worst_case(stand, env, "standard", only=["planning-1", "planning-20"])
+    assert set(case.attacks.values()) == {case.nominal}
+    assert case.findings["planning-1"].steps > 9 * 40 * len(case.calm)
+
+
+def test_an_interrupted_attack_goes_on_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.setitem(EFFORTS["host"], "quick", FULL)
+    env, whole, part = game(), Folder(tmp_path / "whole", {"seed": 0}), tmp_path / "part"
+    first = worst_case(still, env, shelf=whole)
+    assert {path.name for path in (tmp_path / "whole").iterdir()} == {*first.attacks, "attack.json"}
+
+    class Stopping(Folder):
+        def put(self, name, finding):
+            super().put(name, finding)
+            if name == "bang-bang":
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        worst_case(still, env, shelf=Stopping(part, {"seed": 0}))
+    kept = json.loads((part / "attack.json").read_bytes())["findings"]
+    played, original = [], attack.carried_out
+    monkeypatch.setattr(attack, "carried_out", lambda *given: played.append(given) or original(*given))
+    again = worst_case(still, env, shelf=Folder(part, {"seed": 0}))
+    assert again.attacks == first.attacks
+    assert len(played) == len(first.attacks) - len(kept) > 0
+    for name, found in again.findings.items():
+        replayed = np.mean(gains(HostArena(still, env), found.adversary, seeds(0, 1, FULL.unseen)))
+        assert replayed == pytest.approx(first.attacks[name])
+    with pytest.raises(UsageError, match="another seed"):
+        Folder(part, {"seed": 1})
+
+
+def test_the_adversary_of_training_is_tried_and_saved(tmp_path, monkeypatch):
+    monkeypatch.setitem(EFFORTS["host"], "quick", TINY)
+    env = make("inverted-pendulum", "adversarial", 3.0, horizon=20)
+    agent = rhucrl.RHUCRL(env, strength=3.0, horizon=20)
+    agent._pair = protocol.initial(agent.config, env).output  # a network has an opinion before it has learned
+    case = worst_case(agent, env, shelf=Folder(tmp_path, {}), only=["constant", "trained"])
+    again, obs = load_adversary(tmp_path / "trained"), np.array([0.1, -0.05, 0.3, 1.0])
+    np.testing.assert_allclose(again(obs, 0), case.adversaries["trained"](obs, 0), rtol=1e-6)
+    np.testing.assert_allclose(again.bind(env, None)(obs, 0), again(obs, 0), rtol=1e-5)

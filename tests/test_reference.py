@@ -5,9 +5,11 @@ import pytest
 
 import rhucrl
 from rhucrl.envs import make
-from rhucrl.evaluation import adversaries, host
-from rhucrl.evaluation.attack import worst_case
+from rhucrl.evaluation import adversaries
+from rhucrl.evaluation.arena import HostArena, gains
+from rhucrl.evaluation.attack import EFFORTS, worst_case
 from rhucrl.evaluation.reference import REFERENCES, linearised, riccati
+from rhucrl.evaluation.search import Effort
 
 
 def test_the_linearisation_is_the_simulators():
@@ -38,7 +40,7 @@ def test_batches(name):
 
 @pytest.mark.parametrize("strength", [3.0, 5.0])
 def test_the_regulator_survives(strength, monkeypatch):
-    monkeypatch.setitem(host.HOST_EFFORTS, "quick", host.HostEffort(4, 2, 1, 8, 2, (9,), 2, 1, 2))
+    monkeypatch.setitem(EFFORTS["host"], "quick", Effort(4, 2, 1, 8, 2, (9,), 2, 1, 2))
     case = worst_case(rhucrl.lqr(), make("inverted-pendulum", "adversarial", strength))
     assert case.nominal == case.worst == 1000
 
@@ -46,6 +48,6 @@ def test_the_regulator_survives(strength, monkeypatch):
 def test_nobody_survives_the_papers_strength():
     env = make("inverted-pendulum", "adversarial", 10.0)
     for name in REFERENCES:
-        arena = host.Arena(REFERENCES[name](), env)
-        falls = arena.mean_return(adversaries.member(env.game, "constant", [1.0, 1.0]), [0, 1])
+        arena = HostArena(REFERENCES[name](), env)
+        falls = np.mean(gains(arena, adversaries.member(env.game, "constant", [1.0, 1.0]), [0, 1]))
         assert 5 < falls < 40

@@ -73,9 +73,9 @@ class Agent:
         """The action at one observation or a batch of them; the signature is Stable-Baselines3's."""
         return np.asarray(act(self.policy, jnp.asarray(observation, jnp.float32))), state
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, **meta: Any) -> None:
         """Write the policy: safetensors and JSON, nothing that runs when it is loaded."""
-        save_tree(path, self.pair, {"config": dataclasses.asdict(self.config)})
+        save_tree(path, self.pair, {"config": dataclasses.asdict(self.config), **meta})
 
 
 @jax.jit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from rhucrl.envs import Mixture, Scope, Setting
-from rhucrl.errors import UsageError
+from rhucrl.errors import UsageError, unknown
 
 if TYPE_CHECKING:
     from rhucrl.envs.face import ZeroSumEnv
-    from rhucrl.evaluation.attack import WorstCase
+    from rhucrl.evaluation.attack import Shelf, WorstCase
 
 Budget = Literal["quick", "standard", "thorough"]
 RunFolder = Annotated[Path, Positional, arg(metavar="RUN")]
@@ -26,8 +27,8 @@ class Subject:
     """A policy and its environment."""
 
     policy: Annotated[str, Positional, arg(metavar="RUN")]
-    """A run's or a policy's folder; with --env also module:function, which returns a policy, or lqr or cascade, the
-    controllers made for inverted-pendulum."""
+    """A run's or a policy's folder; with --env also a .zip of Stable-Baselines3 or SBX, an .onnx file, module:function,
+    which returns a policy, or lqr or cascade, the controllers made for inverted-pendulum."""
     env: str | None = None
     """The environment, where the policy has none of its own or shall play in another one."""
     setting: Setting | None = None
@@ -51,26 +52,23 @@ class Subject:
 
         enable_cache()
         import rhucrl
-        from rhucrl.envs import imported, make
+        from rhucrl.envs import make
+        from rhucrl.evaluation.foreign import load_policy
 
         if self.env is None:
+            if not Path(self.policy).is_dir():
+                raise UsageError(f"{self.policy} does not say where it plays: name its environment with --env")
             from rhucrl import training
 
             agent = rhucrl.load(self.policy)
             return agent, training.env_of(agent.config)
         env = make(self.env, **{**place, "setting": self.setting or "adversarial"})
-        if ":" in self.policy:
-            return imported(self.policy), env
-        if Path(self.policy).is_dir():
-            return rhucrl.load(self.policy), env
-        from rhucrl.evaluation.reference import reference
-
-        return reference(self.policy, env), env
+        return load_policy(self.policy, env), env
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Play a policy: alone, against the adversary it learned with, and against a quick attack."""
+    """Play a policy: alone, against the adversary it learned with, and against a quick attack; or sweep a parameter."""
 
     run_dir: RunFolder
     """A run's or a policy's folder."""
@@ -78,67 +76,117 @@ class Evaluate:
     """Random seed of the evaluation."""
     episodes: int = 10
     """Episodes to average over."""
+    sweep: str | None = None
+    """mass=LOW:HIGH:COUNT, of a run in the parameter setting: returns at so many values of the closed range and at the
+    worst value that a search finds; with a plot, sweep.png in the run's folder."""
 
     def run(self) -> int:
         agent, env = Subject(str(self.run_dir)).meet()
+        if self.sweep is not None:
+            return self._sweep(agent, env, *parsed_sweep(self.sweep))
+        from rhucrl.evaluation.arena import arena, gains
+        from rhucrl.evaluation.attack import seeds
+        from rhucrl.evaluation.search import Trained
+
         found = attacked(str(self.run_dir), agent, env, "quick", self.seed)
-        rows = {"none": found.nominal}
-        if getattr(agent, "adversary", None) is not None:  # a policy alone has none
-            rows["the one it learned with"] = self._average(agent, env)
-        print_returns(str(self.run_dir), rows | {"the worst of a quick attack": found.worst})
+        fresh = seeds(self.seed, 1, self.episodes)
+        rows = {"none": found.calm, "the one it learned with": gains(arena(agent, env), Trained(agent), fresh)}
+        rows["the worst of a quick attack"] = found.findings[found.attack].returns
+        print_table(str(self.run_dir), ("adversary", "return"), [(name, told(gains)) for name, gains in rows.items()])
         return 0
 
-    def _average(self, agent: Any, env: ZeroSumEnv) -> float:
-        import jax
+    def _sweep(self, agent: Any, env: ZeroSumEnv, name: str, low: float, high: float, count: int) -> int:
+        from rhucrl.evaluation.attack import sweep_parameter
+        from rhucrl.experiments.plots import plot_sweep
 
-        from rhucrl.envs.game import JaxGame
+        box = env.boxes["adversary"]
+        if env.game.scope != "episode" or box.shape != (1,):
+            raise UsageError("only what is fixed for an episode can be swept: the run has to be in --setting parameter")
+        least, most = float(box.low[0]), float(box.high[0])
+        if not least - 1e-6 <= low < high <= most + 1e-6:
+            raise UsageError(f"--sweep goes from {low:g} to {high:g}; the run's range is {least:g} to {most:g}")
+        swept = sweep_parameter(agent, env, count, self.seed, (low, high))
+        found = attacked(str(self.run_dir), agent, env, "standard", self.seed)
+        worst = float(found.adversary(box.low, 0)[0])
+        rows = [(f"{value[0]:.4g}", told(row)) for value, row in zip(swept.values, swept.samples, strict=True)]
+        print_table(str(self.run_dir), (name, "return"), rows)
+        print(f"the worst {name} that a search found is {worst:.4g}: {told(found.findings[found.attack].returns)}")
+        print(
+            plot_sweep(Path(self.run_dir) / "sweep.png", name, swept.values[:, 0], swept.samples, (worst, found.worst))
+        )
+        return 0
 
-        if not isinstance(env.game, JaxGame):
-            from rhucrl.evaluation import host
 
-            arena = host.Arena(agent, env)
-            return arena.mean_return(jax.jit(agent.adversary), host.seeds(self.seed, 1, self.episodes))
-        from rhucrl.evaluation.rollouts import mean_return
-
-        keys = jax.random.split(jax.random.key(self.seed), self.episodes)
-        return float(mean_return(env.game, agent.policy, agent.adversary, keys))
+def parsed_sweep(text: str) -> tuple[str, float, float, int]:
+    name, _, span = text.partition("=")
+    try:
+        low, high, count = span.split(":")
+        row = name, float(low), float(high), int(count)
+    except ValueError:
+        raise UsageError(f"--sweep is {text!r}; write it as mass=LOW:HIGH:COUNT, for example mass=0.5:1.5:11") from None
+    if name != "mass":
+        raise unknown("parameter", name, ["mass"])
+    if row[3] < 3:
+        raise UsageError(f"--sweep asks for {row[3]} values; it must be at least 3")
+    return row
 
 
 @dataclass(frozen=True)
 class Attack(Subject):
-    """Search for the adversary that hurts a policy most."""
+    """Search for the adversary that hurts a policy most; stopped, the same command goes on where it was."""
 
     budget: Budget = "standard"
-    """How long to search."""
+    """How long to search: quick (searches only), standard, or thorough (with the paper's 200 episodes of SAC)."""
     seed: int = 0
     """Random seed of the search."""
+    only: tuple[str, ...] = ()
+    """Some of the attacks; by default all."""
+    clip: bool = False
+    """Clip the policy's actions to their box; by default an action outside is an error."""
     save: Path | None = None
-    """A folder for the adversaries that were found; `rhucrl video --against FOLDER/NAME` plays one again."""
+    """The folder of the adversaries that are found, which `rhucrl video --against FOLDER/NAME` plays again; by default
+    attacks/... in the run's folder, or in this one."""
 
     def run(self) -> int:
         policy, env = self.meet()
-        found = attacked(self.policy, policy, env, self.budget, self.seed)
-        print_returns(self.policy, {"none": found.nominal, **found.attacks, "the worst of these": found.worst})
-        if self.save is not None:
-            for name, adversary in found.adversaries.items():
-                if not hasattr(adversary, "save"):
-                    raise UsageError(f"adversaries of {self.env or 'this environment'} cannot be saved: omit --save")
-                adversary.save(self.save / name)
-            print(f"{self.save} holds the adversaries; {found.attack} is the worst")
+        from rhucrl.evaluation.findings import Folder
+        from rhucrl.evaluation.foreign import fingerprint
+
+        place = {**env.game.options(), "budget": self.budget, "seed": self.seed}
+        folder = self.save or self._folder(place)
+        shelf = Folder(folder, {"policy": self.policy, "fingerprint": fingerprint(self.policy), **place})
+        found = attacked(self.policy, policy, env, self.budget, self.seed, shelf, self.clip, self.only)
+        rows = [("none", told(found.calm), "", "")]
+        rows += [(name, told(row.returns), str(row.steps), f"{row.cpu:.1f}") for name, row in found.findings.items()]
+        print_table(self.policy, ("attack", "return", "steps", "CPU s"), rows)
+        print(f"worst case {found.worst:.1f}, by {found.attack}; the adversaries are in {folder}")
         return 0
 
+    def _folder(self, place: Mapping[str, Any]) -> Path:
+        path = Path(self.policy)
+        inside = (path / "config.json").exists()
+        words = [*([] if inside else [path.stem]), *(str(value) for value in place.values() if value is not None)]
+        return (path if inside else Path()) / "attacks" / re.sub(r"[^\w.]+", "-", "-".join(words))
 
-def attacked(label: str, policy: Any, env: ZeroSumEnv, budget: Budget, seed: int) -> WorstCase:
+
+def attacked(
+    label: str, policy: Any, env: ZeroSumEnv, budget: Budget, seed: int, shelf: Shelf | None = None, clip: bool = False,
+    only: Sequence[str] = (),
+) -> WorstCase:  # fmt: skip
     """The worst case, its progress shown."""
     from rhucrl.evaluation.attack import rounds, worst_case
     from rhucrl.progress import Progress
 
-    with Progress(rounds(env, budget), f"attack {label}") as progress:
-        return worst_case(policy, env, budget, seed, progress)
+    with Progress(rounds(policy, env, budget, only), f"attack {label}") as progress:
+        return worst_case(policy, env, budget, seed, progress, shelf, clip, only)
 
 
-def print_returns(title: str, returns: Mapping[str, Any]) -> None:
-    print_table(title, ("adversary", "return"), [(name, f"{float(value):.1f}") for name, value in returns.items()])
+def told(returns: Sequence[float]) -> str:
+    """The mean, with its interval where the returns differ."""
+    from rhucrl.evaluation.statistics import estimate
+
+    value, low, high = estimate(list(returns))
+    return f"{value:.1f}" if low == high else f"{value:.1f} [{low:.1f}, {high:.1f}]"
 
 
 def print_table(title: str | None, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -147,7 +195,7 @@ def print_table(title: str | None, head: Sequence[str], rows: Sequence[Sequence[
 
     table = Table(title=title, title_justify="left")
     for i, name in enumerate(head):
-        table.add_column(name, justify="right" if name == "return" else "left", no_wrap=i == 0)
+        table.add_column(name, justify="right" if i else "left", no_wrap=i == 0)
     for row in rows:
         table.add_row(*row)
     Console().print(table)

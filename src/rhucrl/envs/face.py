@@ -40,6 +40,7 @@ class ZeroSumEnv(gym.Env):
         self.neutral = np.asarray(game.neutral, np.float32)
         self.held, self.once, self.horizon = self.neutral, game.scope == "episode", game.horizon
         self.time: int | None = None
+        self.taken = 0  # steps since it was made
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, Info]:
         super().reset(seed=seed)
@@ -54,7 +55,7 @@ class ZeroSumEnv(gym.Env):
             raise gym.error.ResetNeeded("call reset before step")
         adversary = self.held if self.once else action["adversary"]
         obs, executed, reward, terminated, truncated = self.system.step(action["agent"], adversary)
-        self.time += 1
+        self.time, self.taken = self.time + 1, self.taken + 1
         info = {"adversary_reward": -reward, "executed_action": executed}
         truncated = (truncated or self.time >= self.horizon) and not terminated
         return obs, reward, terminated, truncated, info

@@ -16,11 +16,11 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from rhucrl.envs.game import JaxGame
 from rhucrl.envs.pendulum import DT, MAX_SPEED, Pendulum, wrap
-from rhucrl.evaluation.rollouts import Policy
+from rhucrl.evaluation.rollouts import Keys, Policy, mean_return
 
 FINENESS = 5  # points of the fine velocity axis per point of the grid
 
@@ -198,6 +198,21 @@ class GreedyAdversary(eqx.Module):
         return candidates[against(candidates).argmin(0)]
 
 
+class Straying(eqx.Module):
+    """An adversary that follows a guide but plays a vertex of its box at random moments."""
+
+    guide: GreedyAdversary
+    key: PRNGKeyArray
+
+    def __call__(self, obs: Array, time: Array) -> Array:
+        moment, vertex = jax.random.split(jax.random.fold_in(self.key, time))
+        rate = jax.random.uniform(self.key, maxval=0.2)  # each stray has a rate of its own
+        box = self.guide.game.adversary
+        sides = jnp.sign(jax.random.normal(vertex, (box.size,)))
+        strays = jax.random.uniform(moment) < rate
+        return jnp.where(strays, box.place(sides), self.guide(obs, time))
+
+
 class Oracle(NamedTuple):
     """The solved game: its value at the start, a policy that realises it, and the value of every grid point."""
 
@@ -233,6 +248,14 @@ def best_response(game: Pendulum, policy: Policy, grid: int = 200) -> tuple[floa
     table, tables = recursion(game, actions_on_grid(game, policy, grid)[None], grid, True)
     assert tables is not None
     return start_value(game, table), GreedyAdversary(game, policy, tables)
+
+
+@eqx.filter_jit
+def worst_stray(guide: GreedyAdversary, count: int, key: PRNGKeyArray, keys: Keys) -> Straying:
+    """Of some strays, the one that leaves the guide's policy the least over the episodes of `keys`."""
+    strays = jax.random.split(key, count)
+    gains = jax.vmap(lambda stray: mean_return(guide.game, guide.policy, Straying(guide, stray), keys))(strays)
+    return Straying(guide, strays[gains.argmin()])
 
 
 def demand_steps(game: JaxGame, asker: str) -> None:

@@ -17,15 +17,16 @@ from rhucrl.errors import UsageError, unknown
 ENVIRONMENT = "inverted-pendulum"
 STATE_COST, ACTION_COST = (10.0, 100.0, 0.0, 0.0), 1.0  # of the LQR: x, angle, their velocities
 DIFFERENCE = 1e-4  # of the linearisation
+FORCE = 3.0  # the largest action
 
 
 class Linear(NamedTuple):
-    """a = -gain obs."""
+    """a = -gain obs, within the box."""
 
     gain: np.ndarray
 
     def __call__(self, obs: Any) -> np.ndarray:
-        return -np.asarray(obs) @ self.gain.T
+        return np.clip(-np.asarray(obs) @ self.gain.T, -FORCE, FORCE)
 
 
 class Cascade(NamedTuple):
@@ -40,7 +41,7 @@ class Cascade(NamedTuple):
     def __call__(self, obs: Any) -> np.ndarray:
         x, angle, v, w = np.moveaxis(np.asarray(obs), -1, 0)
         wanted = np.clip(-self.position * x - self.velocity * v, -self.lean, self.lean)
-        return (self.angle * (angle - wanted) + self.rate * w)[..., None]
+        return np.clip(self.angle * (angle - wanted) + self.rate * w, -FORCE, FORCE)[..., None]
 
 
 def linearised(env: ZeroSumEnv, difference: float = DIFFERENCE) -> tuple[np.ndarray, np.ndarray]:

@@ -23,9 +23,10 @@ Adversary = Callable[[Float[Array, "*b p"], Int[Array, ""]], Float[Array, "*b qb
 
 
 class Trajectory(NamedTuple):
-    """One episode, a row per step; `obs` is what both players saw before they acted."""
+    """One episode, a row per step; `obs` is what both players saw before they acted, `asked` what the policy said."""
 
     obs: Float[Array, "t p"]
+    asked: Float[Array, "t q"]
     action: Float[Array, "t q"]
     adversary: Float[Array, "t qbar"]
     executed: Float[Array, "t q"]
@@ -63,9 +64,10 @@ def rollout(game: Game, policy: Policy, adversary: Adversary, key: PRNGKeyArray)
     def step(carry: tuple[Array, Array], time: Array) -> tuple[tuple[Array, Array], Trajectory]:
         state, alive = carry
         obs = game.observe(state)
-        action, against = game.agent.clip(policy(obs)), game.adversary.clip(adversary(obs, time))
+        asked, against = policy(obs), game.adversary.clip(adversary(obs, time))
+        action = game.agent.clip(asked)
         played = play(game, state, action, against, jax.random.fold_in(draws, time))
-        row = Trajectory(obs, action, against, played.executed, jnp.where(alive, played.reward, 0.0))
+        row = Trajectory(obs, asked, action, against, played.executed, jnp.where(alive, played.reward, 0.0))
         following = jnp.where(alive, played.state, state)
         return (following, alive & ~game.terminated(game.observe(following))), row
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rhucrl.experiments.statistics import Estimate, curve
+from rhucrl.evaluation.statistics import Estimate, curve
 
 LABELS = {
     "rh-ucrl": "RH-UCRL",

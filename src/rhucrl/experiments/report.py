@@ -17,6 +17,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from rhucrl.evaluation.statistics import Estimate, estimate
 from rhucrl.experiments.figures import (
     Figure,
     RunSummary,
@@ -30,7 +31,6 @@ from rhucrl.experiments.figures import (
     running_return,
     sweep_figure,
 )
-from rhucrl.experiments.statistics import Estimate, estimate
 from rhucrl.trees import absolute, explained, write_file
 
 PAGE = "index.html"

@@ -64,15 +64,14 @@ def record(
 
 def film(policy: Any, env: ZeroSumEnv, against: str, output: Path, seed: int, seconds: float) -> tuple[Path, Path]:
     """Film a policy against nobody, the adversary that it learned with, its worst one, or one that was saved."""
-    from rhucrl.evaluation.host import acting
+    from rhucrl.evaluation.arena import acting, bound
 
-    return record(env, acting(policy, env), _opponent(policy, env, against, seed), output, seed, seconds)
+    act = acting(policy, env)
+    return record(env, act, bound(_opponent(policy, env, against, seed), env, act), output, seed, seconds)
 
 
 def _opponent(policy: Any, env: ZeroSumEnv, against: str, seed: int) -> Adversary | None:
     import jax
-
-    from rhucrl.envs.game import JaxGame
 
     if against == "none":
         return None
@@ -83,9 +82,8 @@ def _opponent(policy: Any, env: ZeroSumEnv, against: str, seed: int) -> Adversar
     if against == "worst":
         from rhucrl.evaluation.attack import worst_case
 
-        found = worst_case(policy, env, "quick", seed).adversary
-        return jax.jit(found) if isinstance(env.game, JaxGame) else found
-    from rhucrl.evaluation.adversaries import load_adversary
+        return worst_case(policy, env, "quick", seed).adversary
+    from rhucrl.evaluation.attack import load_adversary
 
     return load_adversary(against)
 

@@ -1,0 +1,238 @@
+"""Where a policy meets its adversaries: episodes of the true game, side by side in JAX or step by step on the host.
+
+What makes an adversary the worse one is the return; among equal returns, how far it drove the system from where the
+episode began. A reward that is the same until the fall says nothing about how near the fall was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from rhucrl.envs.face import AgentView, ZeroSumEnv
+from rhucrl.envs.game import JaxGame
+from rhucrl.errors import UsageError
+from rhucrl.evaluation.adversaries import Member, respond
+from rhucrl.evaluation.rollouts import Keys, Policy, Trajectory, rollout
+
+Adversary = Callable[[Any, Any], Any]
+Acting = Callable[[np.ndarray], np.ndarray]
+Score = tuple[float, float]
+
+TOGETHER = 32  # episodes that one program plays side by side
+SLACK = 1e-3  # an action may leave its box by so much of its width: rounding
+
+
+class Played(NamedTuple):
+    """An episode's return, its steps, and the largest distance from its start in units of the game's scale."""
+
+    gain: float
+    steps: int
+    excursion: float
+
+
+class Arena(Protocol):
+    """A policy in its environment, and the steps that have been played."""
+
+    env: ZeroSumEnv
+    act: Acting
+
+    @property
+    def steps(self) -> int: ...
+
+    def play(self, adversaries: Sequence[Adversary | None], seeds: Sequence[int]) -> list[list[Played]]:
+        """Episodes against each adversary on each seed; None is nobody, on the system without its strength."""
+        ...
+
+
+def gains(arena: Arena, adversary: Adversary | None, seeds: Sequence[int]) -> list[float]:
+    return [played.gain for played in arena.play([adversary], seeds)[0]]
+
+
+def score(played: Sequence[Played]) -> Score:
+    """The lower, the worse for the policy."""
+    return float(np.mean([row.gain for row in played])), -float(np.mean([row.excursion for row in played]))
+
+
+def acting(policy: Any, env: ZeroSumEnv, clip: bool = False) -> Acting:
+    """The policy as a function of one observation: a callable, or what has Stable-Baselines3's `predict`."""
+    predict: Any = getattr(policy, "predict", None)
+    if predict is None and not callable(policy):
+        raise UsageError(f"a {type(policy).__name__} is no policy: give a function of observations, or with .predict")
+    network = getattr(policy, "policy", policy)
+    if hasattr(network, "on_host"):
+        plays, predict = network.on_host(), None
+    else:
+        plays = eqx.filter_jit(policy) if isinstance(policy, eqx.Module) else policy  # type: ignore[arg-type]
+    box = env.boxes["agent"]
+
+    def act(obs: np.ndarray) -> np.ndarray:
+        action = np.asarray(predict(obs, deterministic=True)[0] if predict else plays(obs))
+        demand_action(action, obs, box, clip)
+        return action
+
+    return act
+
+
+def demand_action(action: np.ndarray, obs: np.ndarray, box: Any, clip: bool) -> None:
+    if action.shape != box.shape:
+        raise UsageError(f"the policy's action has shape {action.shape}, not {box.shape}: return one action")
+    if not np.isfinite(action).all():
+        raise UsageError(f"the policy's action {action.tolist()} is not finite at the observation {obs.tolist()}")
+    slack = SLACK * (box.high - box.low)
+    if not clip and ((action < box.low - slack) | (action > box.high + slack)).any():
+        told = f"the policy's action {action.tolist()} is outside {box.low.tolist()} to {box.high.tolist()}"
+        raise UsageError(f"{told}: keep the policy inside, or let its actions be clipped (--clip, clip=True)")
+
+
+def bound(adversary: Any, env: ZeroSumEnv, act: Acting) -> Adversary | None:
+    """An adversary that plans has to meet the environment and the policy first."""
+    return adversary.bind(env, act) if hasattr(adversary, "bind") else adversary
+
+
+class HostArena:
+    """Episodes step by step. `watch()` is called after each."""
+
+    def __init__(self, policy: Any, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] | None = None):
+        if not isinstance(env, ZeroSumEnv):
+            raise UsageError("this game's system runs on the host: give the environment that rhucrl.make or wrap made")
+        self.env, self.act, self._watch = env, acting(policy, env, clip), watch
+        self._calm = env.at(0.0)
+
+    @property
+    def steps(self) -> int:
+        return self.env.taken + self._calm.taken
+
+    def play(self, adversaries: Sequence[Adversary | None], seeds: Sequence[int]) -> list[list[Played]]:
+        return [[self._one(adversary, seed) for seed in seeds] for adversary in adversaries]
+
+    def _one(self, adversary: Adversary | None, seed: int) -> Played:
+        env = self._calm if adversary is None else self.env
+        played = play(env, self.act, bound(adversary, env, self.act), seed)
+        if self._watch is not None:
+            self._watch()
+        return played
+
+
+def play(env: ZeroSumEnv, act: Acting, adversary: Adversary | None, seed: int) -> Played:
+    """One episode; it ends where the environment ends it, or at the game's horizon."""
+    view, gain, done = AgentView(env, adversary), 0.0, False
+    obs, _ = view.reset(seed=seed)
+    path = [obs]
+    while not done:
+        obs, reward, terminated, truncated, _ = view.step(act(obs))
+        gain, done = gain + reward, terminated or truncated
+        path.append(obs)
+    moved = (np.asarray(path) - path[0]) / np.asarray(env.game.scale)
+    return Played(gain, len(path) - 1, float(np.sqrt(np.square(moved).sum(-1).max())))
+
+
+class JaxArena:
+    """Episodes side by side, in one compiled program; the policy is a pure batched JAX function."""
+
+    def __init__(self, policy: Policy, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] | None = None):
+        self.env, self.act, self._watch = env, acting(policy, env, clip), watch
+        self.policy, self._clip, self._steps = policy, clip, 0
+
+    @property
+    def steps(self) -> int:
+        return self.env.taken + self._steps
+
+    def play(self, adversaries: Sequence[Adversary | None], seeds: Sequence[int]) -> list[list[Played]]:
+        keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
+        rows: list[list[Played]] = []
+        while len(rows) < len(adversaries):
+            rows += self._some(adversaries[len(rows) :], keys)
+            if self._watch is not None:
+                self._watch()
+        self._steps += sum(played.steps for row in rows for played in row)
+        return rows
+
+    def _some(self, adversaries: Sequence[Adversary | None], keys: Keys) -> list[list[Played]]:
+        """Of the adversaries, the first ones that fit into one program."""
+        first: Any = adversaries[0]
+        game: Any = self.env.game
+        if hasattr(first, "actions"):  # it plans, step by step
+            seeds = np.asarray(jax.random.key_data(keys))[:, -1].tolist()
+            return [[play(self.env, self.act, first.bind(self.env, self.act), seed) for seed in seeds]]
+        if not isinstance(first, Member):
+            game = game.nominal() if first is None else game
+            return [self._checked(jax.device_get(episodes(game, self.policy, first or neutral(game), keys)))]
+        few = [a for a in adversaries[:TOGETHER] if isinstance(a, Member) and a.family == first.family]
+        few = [a for a in few if a.weights.size == first.weights.size]
+        weights = np.stack([a.weights for a in few] + [first.weights] * (TOGETHER - len(few)))
+        told = jax.device_get(against(game, self.policy, first.family, jnp.asarray(weights, jnp.float32), keys))
+        return [self._checked(jax.tree.map(lambda x, i=i: x[i], told)) for i in range(len(few))]
+
+    def _checked(self, told: Told) -> list[Played]:
+        box = self.env.boxes["agent"]
+        for action, obs in zip(told.odd, told.odd_at, strict=True):
+            demand_action(action, obs, box, self._clip)
+        columns = (x.tolist() for x in (told.gain, told.steps, told.excursion))
+        return [Played(*row) for row in zip(*columns, strict=True)]
+
+
+class Told(NamedTuple):
+    """What is to be known of episodes; `odd` is the action furthest from its box's centre, and where it was taken."""
+
+    gain: Float[Array, " k"]
+    steps: Array
+    excursion: Float[Array, " k"]
+    odd: Float[Array, "k q"]
+    odd_at: Float[Array, "k p"]
+
+
+def neutral(game: JaxGame) -> Adversary:
+    return lambda obs, time: game.neutral
+
+
+@eqx.filter_jit
+def episodes(game: JaxGame, policy: Policy, adversary: Adversary, keys: Keys) -> Told:
+    return jax.vmap(lambda key: digest(game, rollout(game, policy, adversary, key)))(keys)
+
+
+@eqx.filter_jit
+def against(game: JaxGame, policy: Policy, family: str, weights: Float[Array, "n w"], keys: Keys) -> Told:
+    """Episodes against each member of a family."""
+
+    def one(weights: Array) -> Told:
+        def adversary(obs: Array, time: Array) -> Array:
+            return respond(family, weights, *game.adversary, obs / game.scale, time / game.horizon)
+
+        return episodes(game, policy, adversary, keys)
+
+    return jax.vmap(one)(weights)
+
+
+def digest(game: JaxGame, path: Trajectory) -> Told:
+    moved = jnp.square((path.obs - path.obs[0]) / game.scale).sum(-1)
+    strange = jnp.abs(path.asked - (game.agent.low + game.agent.high) / 2).max(-1)
+    odd = jnp.nan_to_num(strange, nan=jnp.inf).argmax()
+    steps = game.horizon - game.terminated(path.obs).sum()
+    return Told(path.reward.sum(), steps, jnp.sqrt(moved.max()), path.asked[odd], path.obs[odd])
+
+
+def arena(policy: Any, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] | None = None) -> Arena:
+    """In JAX where the game and the policy are JAX's, otherwise on the host."""
+    pure = getattr(policy, "policy", policy)
+    if isinstance(getattr(env, "game", None), JaxGame) and is_pure(pure, env):
+        return JaxArena(pure, env, clip, watch)
+    return HostArena(policy, env, clip, watch)
+
+
+def is_pure(policy: Any, env: ZeroSumEnv) -> bool:
+    """Whether a policy can be traced: it is a batched function of JAX arrays."""
+    if not callable(policy):
+        return False
+    obs = jax.ShapeDtypeStruct((3, env.game.observation.size), jnp.float32)
+    try:
+        told = eqx.filter_eval_shape(policy, obs)
+    except Exception:
+        return False
+    return getattr(told, "shape", None) == (3, env.game.agent.size)

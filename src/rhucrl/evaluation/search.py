@@ -1,0 +1,249 @@
+"""Searches for the worst adversary, each on its own: they share nothing but the seeds of the episodes they see.
+
+An attack hands over candidates, not numbers: what counts is what replaying them on fresh episodes gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rhucrl.algorithms import ALGORITHMS
+from rhucrl.envs.face import AdversaryView
+from rhucrl.envs.game import Game, JaxGame
+from rhucrl.envs.pendulum import Pendulum
+from rhucrl.errors import UsageError
+from rhucrl.evaluation import adversaries, oracle
+from rhucrl.evaluation.adversaries import WIDTH, member, members
+from rhucrl.evaluation.arena import Adversary, Arena, JaxArena, Score, score
+from rhucrl.evaluation.planning import planner
+from rhucrl.evaluation.rollouts import rollout
+from rhucrl.solvers.model_free import Options, practise
+
+HELD = 25  # steps for which a random action is held
+START, SPREAD = 2.0, 0.5  # standard deviations of the first networks, and of a search around a chosen member
+
+
+class Effort(NamedTuple):
+    """How hard to search; the number of episodes grows with every entry."""
+
+    constants: int  # constant adversaries at most
+    random: int  # random adversaries of each kind
+    restarts: int  # cross-entropy searches of each family
+    population: int
+    generations: int
+    lattices: tuple[int, ...]  # values of an episode's parameter, over all of its dimensions
+    zooms: int  # refinements around the worst of them
+    seen: int  # episodes that a search judges an adversary by
+    unseen: int  # episodes of a replay
+    depths: tuple[int, ...] = ()  # steps that planners look ahead
+    sac: int = 0  # episodes of soft actor-critic
+    grids: tuple[int, ...] = ()  # of best responses by dynamic programming, where the game allows it
+    strays: int = 0  # from each of them
+
+
+class Search(NamedTuple):
+    """What an attack works with."""
+
+    arena: Arena
+    effort: Effort
+    policy: Any
+    seeds: Sequence[int]
+    seed: int
+
+    @property
+    def game(self) -> Game:
+        return self.arena.env.game
+
+    def ranked(self, family: str, weights: np.ndarray) -> tuple[np.ndarray, list[Score]]:
+        """The members' weights, the worst adversary first, and their scores."""
+        scores = [score(row) for row in self.arena.play(members(self.game, family, weights), self.seeds)]
+        order = sorted(range(len(weights)), key=scores.__getitem__)
+        return weights[order], [scores[i] for i in order]
+
+    def worst(self, family: str, weights: np.ndarray) -> list[Adversary]:
+        return [member(self.game, family, self.ranked(family, weights)[0][0])]
+
+    def cross_entropy(self, family: str, start: np.ndarray, generator: np.random.Generator) -> list[Adversary]:
+        """From each of the worst members of `start`: refit a Gaussian to the worst ever drawn, repeatedly.
+
+        Whether keeping the former worst finds worse adversaries than drawing anew is not established.
+        """
+        begun, scores = self.ranked(family, start)
+        champions, elite = [(scores[0], begun[0])], max(2, self.effort.population // 4)
+        for centre, centre_score in zip(begun[: self.effort.restarts], scores, strict=False):
+            mean, spread, best = centre, np.full(centre.size, SPREAD), [(centre_score, centre)]
+            for _ in range(self.effort.generations):
+                drawn = mean + spread * generator.normal(size=(self.effort.population, mean.size))
+                drawn, found = self.ranked(family, drawn)
+                best = sorted([*best, *zip(found, drawn, strict=True)], key=lambda pair: pair[0])[:elite]
+                chosen = np.stack([weights for _, weights in best])
+                mean, spread = chosen.mean(0), chosen.std(0) + 0.05
+            champions.append(best[0])
+        return [member(self.game, family, min(champions, key=lambda pair: pair[0])[1])]
+
+
+Attack = Callable[[Search, np.random.Generator], list[Adversary]]
+
+
+def constant(search: Search, generator: np.random.Generator) -> list[Adversary]:
+    outputs = search.game.adversary.size
+    return search.worst("constant", adversaries.extremes(outputs, search.effort.constants, generator))
+
+
+def random(search: Search, generator: np.random.Generator, hold: int = 1) -> list[Adversary]:
+    return search.worst("sequence", adversaries.sequences(search.game, search.effort.random, hold, generator))
+
+
+def random_held(search: Search, generator: np.random.Generator) -> list[Adversary]:
+    return random(search, generator, HELD)
+
+
+def sequence(search: Search, generator: np.random.Generator) -> list[Adversary]:
+    """Evolution of open-loop sequences."""
+    start = adversaries.sequences(search.game, search.effort.population, HELD, generator)
+    return search.cross_entropy("sequence", start, generator)
+
+
+def bang_bang(search: Search, generator: np.random.Generator) -> list[Adversary]:
+    drawn = adversaries.feedbacks(search.game, search.effort.population, generator)
+    return search.cross_entropy("bang-bang", np.concatenate([adversaries.known(search.game), drawn]), generator)
+
+
+def cross_entropy(search: Search, generator: np.random.Generator) -> list[Adversary]:
+    shape = search.effort.population, adversaries.size(search.game, "network")
+    return search.cross_entropy("network", START * generator.normal(size=shape), generator)
+
+
+def planning(depth: int) -> Attack:
+    def attack(search: Search, generator: np.random.Generator) -> list[Adversary]:
+        return [planner(search.game, depth, generator)]
+
+    return attack
+
+
+def sac(search: Search, generator: np.random.Generator) -> list[Adversary]:
+    """The paper's attack: an adversary learns against the frozen agent; its last and its best policy count."""
+    game, effort, arena = search.game, search.effort, search.arena
+    options = Options(width=WIDTH, batch=128, every=16, learning_rate=1e-3)
+    course = practise(
+        AdversaryView(arena.env, arena.act), np.asarray(game.scale), options, search.seed, effort.sac * game.horizon
+    )
+    episodes = [practised for _, practised in zip(range(effort.sac), course, strict=False)]
+    best = max(episodes, key=lambda practised: practised.gain)
+    return [member(game, "deep", _flat(practised.policy.net)) for practised in (episodes[-1], best)]
+
+
+def _flat(net: Any) -> np.ndarray:
+    """A policy network's weights in one vector, without those of its standard deviation."""
+    *hidden, last = [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in net.layers]
+    mode = tuple(part[: len(part) // 2] for part in last)
+    return np.concatenate([part.ravel() for layer in (*hidden, mode) for part in layer])
+
+
+def zoom(points: int) -> Attack:
+    def attack(search: Search, generator: np.random.Generator) -> list[Adversary]:
+        """The worst values of an episode's parameter: of a lattice, then of ever finer ones around the last.
+
+        All levels are candidates, because the return may jump and its narrowest spikes not survive a replay.
+        """
+        units = lattice(search.game.adversary.size, points)
+        value, shrink, found = np.zeros(units.shape[1]), 1.0, []
+        side = round(len(units) ** (1 / units.shape[1]))
+        for level in range(search.effort.zooms + 1):
+            tried = np.clip(value + shrink * units, -1, 1)
+            tried = tried if level == 0 else np.concatenate([value[None], tried])
+            value, shrink = search.ranked("constant", tried)[0][0], shrink * 2 / (side - 1)
+            found.append(member(search.game, "constant", value))
+        return found
+
+    return attack
+
+
+def lattice(size: int, points: int) -> np.ndarray:
+    """About `points` evenly spaced points of [-1, 1]^size, the vertices among them; at least 3 along a side."""
+    side = np.linspace(-1, 1, max(3, round(points ** (1 / size))))
+    return np.stack(np.meshgrid(*[side] * size), -1).reshape(-1, size)
+
+
+def best_response(grid: int) -> Attack:
+    def attack(search: Search, generator: np.random.Generator) -> list[Adversary]:
+        """Dynamic programming against the fixed policy, and the worst stray from what it found.
+
+        Where a policy jumps, a best response on a grid is a little wrong; the worst of many strays mends that.
+        """
+        arena: Any = search.arena
+        keys = jax.vmap(jax.random.key)(jnp.asarray(search.seeds, jnp.uint32))
+        guide = oracle.best_response(search.game, arena.policy, grid)[1]  # type: ignore[arg-type]
+        stray = oracle.worst_stray(guide, search.effort.strays, jax.random.key(generator.integers(2**31)), keys)
+        return [as_data(search.game, arena.policy, adversary) for adversary in (guide, stray)]
+
+    return attack
+
+
+def as_data(game: Any, policy: Any, adversary: Any) -> Adversary:
+    """The actions that it plays, where every episode is the same."""
+    if not is_certain(game):
+        return adversary
+    low, high = game.adversary
+    units = 2 * (rollout(game, policy, adversary, jax.random.key(0)).adversary - low) / (high - low) - 1
+    return member(game, "sequence", np.asarray(jnp.nan_to_num(units).round(6)).ravel())
+
+
+def is_certain(game: Game) -> bool:
+    """Whether nothing is random: neither starts nor what is executed."""
+    outcomes = jax.eval_shape(lambda game: game.execute(game.agent.low, game.neutral), game).action.shape[0]
+    return isinstance(game, JaxGame) and outcomes == 1
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """The adversary that an agent learned with."""
+
+    agent: Any
+
+    def __call__(self, obs: Any, time: Any) -> Any:
+        return self.agent.adversary(obs, time)
+
+    def bind(self, env: Any, act: Any) -> Any:
+        network = getattr(self.agent.pair.response, "policy", None)
+        return (lambda obs, time: play(obs)) if (play := network and network.on_host()) else jax.jit(self)
+
+    def save(self, folder: Any) -> None:
+        self.agent.save(folder, adversary="trained")
+
+
+def trained(search: Search, generator: np.random.Generator) -> list[Adversary]:
+    return [Trained(search.policy)]
+
+
+def battery(search: Search) -> dict[str, Attack]:
+    """The attacks that there are on a policy in its game."""
+    game, effort = search.game, search.effort
+    rows: dict[str, Attack] = {"constant": constant}
+    if game.scope == "episode":
+        rows |= {f"search-{points}": zoom(points) for points in effort.lattices}
+    else:
+        rows |= {"random": random, "random-held": random_held, "bang-bang": bang_bang, "cross-entropy": cross_entropy}
+        rows |= {"sequence": sequence} if effort.sac else {}
+        rows |= {f"planning-{depth}": planning(depth) for depth in effort.depths if can_plan(search.arena.env)}
+        rows |= {"sac": sac} if effort.sac else {}
+        if isinstance(game, Pendulum) and isinstance(search.arena, JaxArena):
+            rows |= {f"best-response-{grid}": best_response(grid) for grid in effort.grids}
+    learned = hasattr(search.policy, "adversary") and ALGORITHMS[search.policy.config.algo].deployed != "none"
+    return rows | ({"trained": trained} if learned else {})
+
+
+def can_plan(env: Any) -> bool:
+    """Whether the state of the system can be saved."""
+    env.reset(seed=0)
+    try:
+        env.get_state()
+    except UsageError:
+        return False
+    return True

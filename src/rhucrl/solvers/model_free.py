@@ -1,0 +1,203 @@
+"""Soft actor-critic (Haarnoja et al. 2018): the actor-critic without model steps, learning from real transitions alone.
+
+The critics judge the joint action of all players that learn; each player has a policy and the sign that it gives the
+reward: +1 the agent, -1 the adversary. One loss moves every network, so that one player or two are the same program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from rhucrl.compilation import compiled
+from rhucrl.envs.game import Box
+from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron
+from rhucrl.solvers.value_iteration import towards
+
+
+class Options(NamedTuple):
+    """The numbers of Stable-Baselines3, but that gradient steps come `every` few steps, as many at once."""
+
+    width: int = 256
+    batch: int = 256
+    every: int = 8
+    random_steps: int = 100
+    capacity: int = 1_000_000
+    discount: float = 0.99
+    learning_rate: float = 3e-4
+    target_rate: float = 0.005
+
+
+class Player(NamedTuple):
+    """Who learns: the dimension of its action, and the sign of its interest in the reward."""
+
+    size: int
+    sign: int = 1
+
+
+class Networks(NamedTuple):
+    actors: list[Perceptron]
+    critics: list[Perceptron]
+    log_temperatures: Float[Array, " players"]
+
+
+class Learner(NamedTuple):
+    networks: Networks
+    targets: list[Perceptron]
+    optimiser: optax.OptState
+    normaliser: Normaliser
+
+
+class Batch(NamedTuple):
+    """Transitions; actions lie in the unit box, all players' side by side."""
+
+    obs: Float[np.ndarray, "*b p"]
+    action: Float[np.ndarray, "*b q"]
+    reward: Float[np.ndarray, "*b"]
+    following: Float[np.ndarray, "*b p"]
+    goes_on: Float[np.ndarray, "*b"]
+
+
+adam = optax.scale_by_adam()
+
+
+def begin(players: Sequence[Player], scale: Any, width: int, key: PRNGKeyArray) -> Learner:
+    keys, p, q = jax.random.split(key, 2 + len(players)), len(scale), sum(player.size for player in players)
+    critics = [Perceptron((p + q, width, width, 1), k) for k in keys[:2]]
+    actors = [Perceptron((p, width, width, 2 * player.size), k) for player, k in zip(players, keys[2:], strict=True)]
+    networks = Networks(actors, critics, jnp.zeros(len(players)))
+    normaliser = Normaliser(jnp.zeros(p), jnp.asarray(scale, jnp.float32), ())
+    return Learner(networks, critics, adam.init(networks), normaliser)
+
+
+def unit_policy(net: Perceptron, normaliser: Normaliser) -> Gaussian:
+    """The policy of a network, acting in the unit box."""
+    one = jnp.ones(net.layers[-1].bias.shape[0] // 2)
+    return Gaussian(net, normaliser, Box(-one, one))
+
+
+def loss(
+    networks: Networks, learner: Learner, batch: Batch, players: tuple[Player, ...], options: Options,
+    key: PRNGKeyArray,
+) -> tuple[Array, dict[str, Array]]:  # fmt: skip
+    """The critics' regression to the soft value, each player's gain, and the temperatures that hold the entropies."""
+    frozen, policies = jax.lax.stop_gradient, [unit_policy(net, learner.normaliser) for net in networks.actors]
+    temperatures = jnp.exp(frozen(networks.log_temperatures))
+
+    def drawn(obs: Array, key: PRNGKeyArray) -> tuple[list[Array], list[Array]]:
+        noise = jax.random.normal(key, (obs.shape[0], sum(player.size for player in players)))
+        cuts = np.cumsum([player.size for player in players])[:-1].tolist()
+        sampled = [policy.sample(obs, part) for policy, part in zip(policies, jnp.split(noise, cuts, -1), strict=True)]
+        return [action for action, _ in sampled], [density for _, density in sampled]
+
+    def worth(critics: list[Perceptron], obs: Array, actions: list[Array], sign: int) -> Array:
+        """The value that the player of this sign can be sure of."""
+        x = jnp.concatenate([learner.normaliser(obs), *actions], -1)
+        return sign * jnp.stack([sign * critic(x)[..., 0] for critic in critics]).min(0)
+
+    keys = jax.random.split(key)
+    actions, densities = frozen(drawn(batch.following, keys[0]))
+    later = worth(learner.targets, batch.following, actions, players[0].sign)
+    for player, temperature, density in zip(players, temperatures, densities, strict=True):
+        later = later - player.sign * temperature * density
+    goal = frozen(batch.reward + options.discount * batch.goes_on * later)
+    x = jnp.concatenate([learner.normaliser(batch.obs), batch.action], -1)
+    errors = jnp.stack([critic(x)[..., 0] - goal for critic in networks.critics])
+    critic_loss = jnp.square(errors).mean(-1).sum() / 2
+
+    actions, densities = drawn(batch.obs, keys[1])
+    total, entropies = critic_loss, []
+    for i, (player, density) in enumerate(zip(players, densities, strict=True)):
+        mine = [action if i == j else frozen(action) for j, action in enumerate(actions)]
+        gain = player.sign * worth(frozen(networks.critics), batch.obs, mine, player.sign)
+        entropies.append(-frozen(density).mean())
+        surplus = entropies[-1] + player.size
+        total = total + (temperatures[i] * density - gain).mean() + networks.log_temperatures[i] * surplus
+    return total, {"critic_loss": critic_loss, "value": goal.mean(), "entropy": jnp.stack(entropies)}
+
+
+@compiled("players", "options")
+def update(
+    learner: Learner, batches: Batch, players: tuple[Player, ...], options: Options, key: PRNGKeyArray
+) -> tuple[Learner, dict[str, Array]]:
+    """A gradient step on each of the batches."""
+
+    def step(learner: Learner, drawn: tuple[Batch, PRNGKeyArray]) -> tuple[Learner, dict[str, Array]]:
+        batch, key = drawn
+        gradient, told = jax.grad(loss, has_aux=True)(learner.networks, learner, batch, players, options, key)
+        descent, optimiser = adam.update(gradient, learner.optimiser)
+        networks = jax.tree.map(lambda w, d: w - options.learning_rate * d, learner.networks, descent)
+        targets = towards(learner.targets, networks.critics, options.target_rate)
+        return Learner(networks, targets, optimiser, learner.normaliser), told
+
+    count = batches.reward.shape[0]
+    learner, told = jax.lax.scan(step, learner, (batches, jax.random.split(key, count)))
+    return learner, jax.tree.map(lambda x: x.mean(0), told)
+
+
+class Memory:
+    """The last transitions, in NumPy: batches are gathered faster there than a compiled program could."""
+
+    def __init__(self, capacity: int, inputs: int, outputs: int):
+        shapes = ((inputs,), (outputs,), (), (inputs,), ())
+        self.rows = Batch(*(np.zeros((capacity, *shape), np.float32) for shape in shapes))
+        self.capacity, self.count = capacity, 0
+
+    def add(self, *row: Any) -> None:
+        for column, value in zip(self.rows, row, strict=True):
+            column[self.count % self.capacity] = value
+        self.count += 1
+
+    def draw(self, generator: np.random.Generator, updates: int, batch: int) -> Batch:
+        index = generator.integers(min(self.count, self.capacity), size=(updates, batch))
+        return Batch(*(column[index] for column in self.rows))
+
+
+class Practised(NamedTuple):
+    """An episode of learning: its return, the steps so far, the policy's network after it and what was logged."""
+
+    gain: float
+    steps: int
+    policy: Gaussian
+    told: dict[str, Any]
+
+
+def practise(env: gym.Env, scale: Any, options: Options, seed: int, most: int) -> Iterator[Practised]:
+    """Soft actor-critic on any environment with a box of actions, for at most `most` steps; one item per episode."""
+    box: Any = env.action_space
+    players, generator = (Player(box.shape[0]),), np.random.default_rng([seed, 1])
+    low, high = (np.asarray(x, np.float32) for x in (box.low, box.high))
+    key = jax.random.key(seed)
+    learner, memory = (
+        begin(players, scale, options.width, key),
+        Memory(min(options.capacity, most), len(scale), *box.shape),
+    )
+    act, told, steps = on_host(learner), {}, 0
+    (obs, _), gain, over = env.reset(seed=seed), 0.0, False
+    while steps < most:
+        unit = (
+            generator.uniform(-1, 1, box.shape) if steps < options.random_steps
+            else act(obs, generator.standard_normal(box.shape, np.float32))
+        )  # fmt: skip
+        following, reward, terminated, truncated, _ = env.step(low + (unit + 1) / 2 * (high - low))
+        memory.add(obs, unit, reward, following, not terminated)
+        obs, gain, steps, over = following, gain + float(reward), steps + 1, terminated or truncated
+        if steps >= options.random_steps and steps % options.every == 0:
+            batches = memory.draw(generator, options.every, options.batch)
+            learner, told = update(learner, batches, players, options, jax.random.fold_in(key, steps))
+            act = on_host(learner)
+        if over or steps == most:
+            yield Practised(gain, steps, unit_policy(learner.networks.actors[0], learner.normaliser), told)
+            (obs, _), gain = env.reset(), 0.0
+
+
+def on_host(learner: Learner) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
+    """The first player's policy in NumPy."""
+    return unit_policy(learner.networks.actors[0], learner.normaliser).on_host()

@@ -260,6 +260,7 @@ def test_the_command_attacks_saves_and_refuses(tmp_path, capsys, monkeypatch):
     place = ["--env", "inverted-pendulum", "--strength", "10", "--horizon", "40"]
     assert cli.main(["attack", "lqr", *place, "--budget", "quick", "--save", str(tmp_path / "found")]) == 0
     told = capsys.readouterr()
+    assert "worst case" in told.out
     assert "bang-bang" in told.out
     assert "attack lqr" in told.err
     found = rhucrl.load_adversary(tmp_path / "found" / "bang-bang")
@@ -324,3 +325,34 @@ def test_the_adversary_of_training_is_tried_and_saved(tmp_path, monkeypatch):
     again, obs = load_adversary(tmp_path / "trained"), np.array([0.1, -0.05, 0.3, 1.0])
     np.testing.assert_allclose(again(obs, 0), case.adversaries["trained"](obs, 0), rtol=1e-6)
     np.testing.assert_allclose(again.bind(env, None)(obs, 0), again(obs, 0), rtol=1e-5)
+
+
+def test_the_number_of_processes_does_not_matter(tmp_path):
+    """Real processes: each makes its own policy and environment, and is told its adversaries."""
+    place = ["--env", "inverted-pendulum", "--strength", "8", "--horizon", "60", "--budget", "quick"]
+    for jobs in (1, 2):
+        given = ["--only", "constant", "bang-bang", "--jobs", str(jobs), "--save", str(tmp_path / f"with-{jobs}")]
+        assert cli.main(["attack", "lqr", *place, *given]) == 0
+    one, two = (json.loads((tmp_path / f"with-{jobs}" / "attack.json").read_bytes())["findings"] for jobs in (1, 2))
+    for name in one:
+        assert one[name]["returns"] == two[name]["returns"]
+        assert one[name]["steps"] == two[name]["steps"] > 0
+
+
+def test_a_parameter_is_swept_over_its_closed_range(tmp_path, capsys):
+    env = make("inverted-pendulum", "parameter", horizon=30)
+    agent = rhucrl.RHUCRL(env, setting="parameter", horizon=30, scope="episode")
+    agent._pair = protocol.initial(agent.config, env).output
+    agent.save(tmp_path / "policy")
+    assert cli.main(["evaluate", str(tmp_path / "policy"), "--sweep", "mass=0.001:2:5"]) == 0
+    told = capsys.readouterr().out
+    assert all(value in told for value in ("0.001", "0.5008", "1.5", "the worst mass"))
+    assert (tmp_path / "policy" / "sweep.png").stat().st_size > 5000
+    for asked, remedy in [
+        ("mass=0.001:3:5", "range is 0.001 to 2"),
+        ("mass=1", "LOW:HIGH:COUNT"),
+        ("length=0.5:1:5", "choose from mass"),
+        ("mass=0.5:1:2", "at least 3"),
+    ]:
+        assert cli.main(["evaluate", str(tmp_path / "policy"), "--sweep", asked]) == 2
+        assert remedy in capsys.readouterr().err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -104,7 +106,7 @@ class Evaluate:
             raise UsageError("only what is fixed for an episode can be swept: the run has to be in --setting parameter")
         least, most = float(box.low[0]), float(box.high[0])
         if not least - 1e-6 <= low < high <= most + 1e-6:
-            raise UsageError(f"--sweep goes from {low:g} to {high:g}; the run's range is {least:g} to {most:g}")
+            raise UsageError(f"--sweep goes from {low:g} to {high:g}; the run's range is {least:.4g} to {most:.4g}")
         swept = sweep_parameter(agent, env, count, self.seed, (low, high))
         found = attacked(str(self.run_dir), agent, env, "standard", self.seed)
         worst = float(found.adversary(box.low, 0)[0])
@@ -141,6 +143,8 @@ class Attack(Subject):
     """Random seed of the search."""
     only: tuple[str, ...] = ()
     """Some of the attacks; by default all."""
+    jobs: int | None = None
+    """Processes that play on simulators; by default one per core (a quick attack: one). The numbers are the same."""
     clip: bool = False
     """Clip the policy's actions to their box; by default an action outside is an error."""
     save: Path | None = None
@@ -155,12 +159,25 @@ class Attack(Subject):
         place = {**env.game.options(), "budget": self.budget, "seed": self.seed}
         folder = self.save or self._folder(place)
         shelf = Folder(folder, {"policy": self.policy, "fingerprint": fingerprint(self.policy), **place})
-        found = attacked(self.policy, policy, env, self.budget, self.seed, shelf, self.clip, self.only)
+        with self._help(env) as crew:
+            found = attacked(self.policy, policy, env, self.budget, self.seed, shelf, self.clip, self.only, crew)
         rows = [("none", told(found.calm), "", "")]
         rows += [(name, told(row.returns), str(row.steps), f"{row.cpu:.1f}") for name, row in found.findings.items()]
         print_table(self.policy, ("attack", "return", "steps", "CPU s"), rows)
         print(f"worst case {found.worst:.1f}, by {found.attack}; the adversaries are in {folder}")
         return 0
+
+    def _help(self, env: ZeroSumEnv) -> Any:
+        """Other processes, where they are worth their start."""
+        from rhucrl.envs.game import JaxGame
+        from rhucrl.evaluation.crew import Crew
+        from rhucrl.processes import cores
+
+        jobs = self.jobs or (1 if self.budget == "quick" else len(cores()))
+        if jobs < 2 or isinstance(env.game, JaxGame):
+            return contextlib.nullcontext()
+        names = [field.name for field in dataclasses.fields(Subject)]
+        return Crew({name: getattr(self, name) for name in (*names, "clip")}, jobs)
 
     def _folder(self, place: Mapping[str, Any]) -> Path:
         path = Path(self.policy)
@@ -171,14 +188,14 @@ class Attack(Subject):
 
 def attacked(
     label: str, policy: Any, env: ZeroSumEnv, budget: Budget, seed: int, shelf: Shelf | None = None, clip: bool = False,
-    only: Sequence[str] = (),
+    only: Sequence[str] = (), crew: Any = None,
 ) -> WorstCase:  # fmt: skip
     """The worst case, its progress shown."""
     from rhucrl.evaluation.attack import rounds, worst_case
     from rhucrl.progress import Progress
 
     with Progress(rounds(policy, env, budget, only), f"attack {label}") as progress:
-        return worst_case(policy, env, budget, seed, progress, shelf, clip, only)
+        return worst_case(policy, env, budget, seed, progress, shelf, clip, only, crew)
 
 
 def told(returns: Sequence[float]) -> str:

@@ -106,6 +106,7 @@ class Member:
     high: np.ndarray
     scale: np.ndarray
     horizon: int
+    is_data = True
 
     def __call__(self, obs: Any, time: Any) -> Any:
         seen = (obs if hasattr(obs, "__array_namespace__") else np.asarray(obs, float)) / self.scale

@@ -6,6 +6,7 @@ episode began. A reward that is the same until the fall says nothing about how n
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -45,6 +46,11 @@ class Arena(Protocol):
 
     @property
     def steps(self) -> int: ...
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of all processes."""
+        ...
 
     def play(self, adversaries: Sequence[Adversary | None], seeds: Sequence[int]) -> list[list[Played]]:
         """Episodes against each adversary on each seed; None is nobody, on the system without its strength."""
@@ -96,27 +102,50 @@ def bound(adversary: Any, env: ZeroSumEnv, act: Acting) -> Adversary | None:
     return adversary.bind(env, act) if hasattr(adversary, "bind") else adversary
 
 
-class HostArena:
-    """Episodes step by step. `watch()` is called after each."""
+class Help(Protocol):
+    """Other processes that play adversaries which are data."""
 
-    def __init__(self, policy: Any, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] | None = None):
+    steps: int
+    cpu: float
+
+    def play(
+        self, adversaries: Sequence[Any], seeds: Sequence[int], watch: Callable[[], None]
+    ) -> list[list[Played]]: ...
+
+
+def nothing() -> None:
+    pass
+
+
+class HostArena:
+    """Episodes step by step, here or by a crew. `watch()` is called now and then."""
+
+    def __init__(
+        self, policy: Any, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] = nothing,
+        crew: Help | None = None,
+    ):  # fmt: skip
         if not isinstance(env, ZeroSumEnv):
             raise UsageError("this game's system runs on the host: give the environment that rhucrl.make or wrap made")
-        self.env, self.act, self._watch = env, acting(policy, env, clip), watch
+        self.env, self.act, self._watch, self._crew = env, acting(policy, env, clip), watch, crew
         self._calm = env.at(0.0)
 
     @property
     def steps(self) -> int:
-        return self.env.taken + self._calm.taken
+        return self.env.taken + self._calm.taken + (self._crew.steps if self._crew else 0)
+
+    @property
+    def cpu(self) -> float:
+        return time.process_time() + (self._crew.cpu if self._crew else 0.0)
 
     def play(self, adversaries: Sequence[Adversary | None], seeds: Sequence[int]) -> list[list[Played]]:
+        if self._crew and all(hasattr(adversary, "is_data") for adversary in adversaries):
+            return self._crew.play(adversaries, seeds, self._watch)
         return [[self._one(adversary, seed) for seed in seeds] for adversary in adversaries]
 
     def _one(self, adversary: Adversary | None, seed: int) -> Played:
         env = self._calm if adversary is None else self.env
         played = play(env, self.act, bound(adversary, env, self.act), seed)
-        if self._watch is not None:
-            self._watch()
+        self._watch()
         return played
 
 
@@ -136,7 +165,7 @@ def play(env: ZeroSumEnv, act: Acting, adversary: Adversary | None, seed: int) -
 class JaxArena:
     """Episodes side by side, in one compiled program; the policy is a pure batched JAX function."""
 
-    def __init__(self, policy: Policy, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] | None = None):
+    def __init__(self, policy: Policy, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] = nothing):
         self.env, self.act, self._watch = env, acting(policy, env, clip), watch
         self.policy, self._clip, self._steps = policy, clip, 0
 
@@ -144,13 +173,16 @@ class JaxArena:
     def steps(self) -> int:
         return self.env.taken + self._steps
 
+    @property
+    def cpu(self) -> float:
+        return time.process_time()
+
     def play(self, adversaries: Sequence[Adversary | None], seeds: Sequence[int]) -> list[list[Played]]:
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
         rows: list[list[Played]] = []
         while len(rows) < len(adversaries):
             rows += self._some(adversaries[len(rows) :], keys)
-            if self._watch is not None:
-                self._watch()
+            self._watch()
         self._steps += sum(played.steps for row in rows for played in row)
         return rows
 
@@ -158,7 +190,7 @@ class JaxArena:
         """Of the adversaries, the first ones that fit into one program."""
         first: Any = adversaries[0]
         game: Any = self.env.game
-        if hasattr(first, "actions"):  # it plans, step by step
+        if hasattr(first, "depth"):  # it plans, step by step
             seeds = np.asarray(jax.random.key_data(keys))[:, -1].tolist()
             return [[play(self.env, self.act, first.bind(self.env, self.act), seed) for seed in seeds]]
         if not isinstance(first, Member):
@@ -218,12 +250,14 @@ def digest(game: JaxGame, path: Trajectory) -> Told:
     return Told(path.reward.sum(), steps, jnp.sqrt(moved.max()), path.asked[odd], path.obs[odd])
 
 
-def arena(policy: Any, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] | None = None) -> Arena:
+def arena(
+    policy: Any, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] = nothing, crew: Help | None = None
+) -> Arena:
     """In JAX where the game and the policy are JAX's, otherwise on the host."""
     pure = getattr(policy, "policy", policy)
     if isinstance(getattr(env, "game", None), JaxGame) and is_pure(pure, env):
         return JaxArena(pure, env, clip, watch)
-    return HostArena(policy, env, clip, watch)
+    return HostArena(policy, env, clip, watch, crew)
 
 
 def is_pure(policy: Any, env: ZeroSumEnv) -> bool:

@@ -8,7 +8,6 @@ a number of this module is always one that a policy really got.
 from __future__ import annotations
 
 import math
-import time
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from rhucrl.envs.face import ZeroSumEnv
 from rhucrl.envs.game import Game, JaxGame
 from rhucrl.errors import UsageError, unknown
 from rhucrl.evaluation.adversaries import Member, load_member, members
-from rhucrl.evaluation.arena import Adversary, arena, gains, score
+from rhucrl.evaluation.arena import Adversary, Help, arena, gains, score
 from rhucrl.evaluation.planning import Planner, load_planner
 from rhucrl.evaluation.search import Effort, Search, Trained, battery, is_certain, lattice
 from rhucrl.evaluation.statistics import Estimate, estimate
@@ -151,14 +150,15 @@ def effort_of(game: Game, budget: Budget) -> Effort:
 
 def worst_case(
     policy: Any, env: Any, budget: Budget = "quick", seed: int = 0, progress: Progress | None = None,
-    shelf: Shelf | None = None, clip: bool = False, only: Sequence[str] = (),
+    shelf: Shelf | None = None, clip: bool = False, only: Sequence[str] = (), crew: Help | None = None,
 ) -> WorstCase:  # fmt: skip
     """The worst return of `policy` in `env` that the attacks of a budget find; the same for the same seed.
 
     The policy is a function of observations, or has Stable-Baselines3's `predict`. Where starts or executions are
     random, adversaries are searched on some episodes and replayed on others, so that the reported mean is not the luck
     of the search. An action outside the agent's box is an error, unless `clip` lets the environment clip it. `only`
-    names some of the attacks; `progress.update(n, text)` is told how many of `rounds(policy, env, budget)` are done.
+    names some of the attacks, a `crew` plays on other cores, and `progress.update(n, text)` is told how many of
+    `rounds(policy, env, budget)` are done.
     """
     env = ZeroSumEnv(env) if isinstance(env, JaxGame) else env
     effort, shelf, findings, doing = effort_of(getattr(env, "game", env), budget), shelf or Nowhere(), {}, ["nominal"]
@@ -167,7 +167,7 @@ def worst_case(
         if progress is not None:
             progress.update(len(findings), f"{doing[0]}, {place.steps} steps")
 
-    place = arena(policy, env, clip, watch)
+    place = arena(policy, env, clip, watch, crew)
     search, fresh = Search(place, effort, policy, seeds(seed, 0, effort.seen), seed), seeds(seed, 1, effort.unseen)
     calm = tuple(gains(place, None, fresh))
     for name, attack in chosen(battery(search), only).items():
@@ -182,14 +182,14 @@ def worst_case(
 
 def carried_out(search: Search, attack: Any, fresh: Sequence[int], generator: np.random.Generator) -> Finding:
     """The worst of an attack's adversaries on fresh episodes."""
-    place, clock, before = search.arena, time.process_time(), search.arena.steps
+    place, clock, before = search.arena, search.arena.cpu, search.arena.steps
     tried = attack(search, generator)
     replays = place.play(tried, fresh)
     worst = min(range(len(tried)), key=lambda i: score(replays[i]))
     returns = tuple(float(played.gain) for played in replays[worst])
     if not all(map(math.isfinite, returns)):
         raise UsageError("a return under attack is not finite: check the policy's actions and the environment")
-    return Finding(tried[worst], returns, place.steps - before, time.process_time() - clock)
+    return Finding(tried[worst], returns, place.steps - before, place.cpu - clock)
 
 
 def chosen(rows: dict[str, Any], only: Sequence[str]) -> dict[str, Any]:

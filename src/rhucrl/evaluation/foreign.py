@@ -81,20 +81,21 @@ def from_zip(path: Path) -> Any:
     """A model of Stable-Baselines3 or SBX, by the loader of its own library."""
     try:
         with zipfile.ZipFile(path) as archive:
-            home = json.loads(archive.read("data"))["policy_class"]["__module__"]
+            data = json.loads(archive.read("data"))
+        library, algorithm, *_ = data["policy_class"]["__module__"].split(".")
     except (zipfile.BadZipFile, KeyError, ValueError):
-        raise UsageError(
-            f"{path} is no model of Stable-Baselines3 or SBX: name a file that model.save() wrote"
-        ) from None
-    library, algorithm, *_ = home.split(".")
+        told = f"{path} is no model of Stable-Baselines3 or SBX"
+        raise UsageError(f"{told}: name a file that model.save() wrote") from None
+    if algorithm == "common":  # policies that PPO and A2C share
+        algorithm = "PPO" if "clip_range" in data else "A2C"
     if library not in LIBRARIES:
-        raise UsageError(f"{path} was saved with a policy of {home!r}: load it yourself and give module:function")
+        raise UsageError(f"{path} was saved by {library!r}, which is unknown: load it yourself, by module:function")
     warnings.warn(f"loading {path} runs code that the file contains: load only what you trust", stacklevel=2)
     try:
         loader = getattr(importlib.import_module(library), algorithm.upper())
     except ImportError:
         raise UsageError(f"{path} needs {LIBRARIES[library]}: pip install {LIBRARIES[library]}") from None
-    return loader.load(path, device="cpu") if library == "stable_baselines3" else loader.load(path)
+    return loader.load(path)
 
 
 class Onnx:

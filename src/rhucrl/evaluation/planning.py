@@ -25,6 +25,7 @@ class Planner:
     depth: int
     hold: int
     actions: np.ndarray
+    is_data = True
 
     def bind(self, env: Any, act: Any) -> Any:
         """The adversary of one episode: a callable of (obs, time)."""

@@ -161,7 +161,7 @@ class Memory:
 
 
 class Practised(NamedTuple):
-    """An episode of learning: its return, the steps so far, the policy's network after it and what was logged."""
+    """An episode of learning: its return (nan if it was cut), the steps so far, the policy after it, what was logged."""
 
     gain: float
     steps: int
@@ -194,6 +194,7 @@ def practise(env: gym.Env, scale: Any, options: Options, seed: int, most: int) -
             learner, told = update(learner, batches, players, options, jax.random.fold_in(key, steps))
             act = on_host(learner)
         if over or steps == most:
+            gain = gain if over else np.nan
             yield Practised(gain, steps, unit_policy(learner.networks.actors[0], learner.normaliser), told)
             (obs, _), gain = env.reset(), 0.0
 

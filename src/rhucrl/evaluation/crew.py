@@ -1,0 +1,115 @@
+"""Episodes on several cores: processes that each have the policy and its environment, and are told whom to play.
+
+An episode depends on its adversary and its seed alone, so that who plays it and when makes no difference. Adversaries
+travel as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from rhucrl.errors import UsageError
+from rhucrl.evaluation.adversaries import Member, member
+from rhucrl.evaluation.arena import HostArena, Played
+from rhucrl.evaluation.planning import Planner
+from rhucrl.processes import cores
+
+
+def described(adversary: Any) -> dict[str, Any] | None:
+    """The adversary as JSON; None if it is no data."""
+    if isinstance(adversary, Member):
+        return {"family": adversary.family, "weights": adversary.weights.tolist()}
+    if isinstance(adversary, Planner):
+        return {"depth": adversary.depth, "hold": adversary.hold, "actions": adversary.actions.tolist()}
+    return None
+
+
+def revived(game: Any, told: dict[str, Any]) -> Any:
+    if "family" in told:
+        return member(game, told["family"], told["weights"])
+    return Planner(told["depth"], told["hold"], np.asarray(told["actions"]))
+
+
+class Crew:
+    """Processes, one on each of some cores; `subject` are the fields of a `Subject`."""
+
+    def __init__(self, subject: dict[str, Any], jobs: int):
+        command = [sys.executable, "-m", "rhucrl.evaluation.crew", json.dumps(subject)]
+        self._processes = [_started(command, core) for core in cores()[:jobs]]
+        self._idle: queue.SimpleQueue = queue.SimpleQueue()
+        for process in self._processes:
+            self._idle.put(process)
+        self._pool, self._lock = ThreadPoolExecutor(len(self._processes)), threading.Lock()
+        self.steps, self.cpu = 0, 0.0
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for process in self._processes:
+            with process:
+                process.kill()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def play(self, adversaries: Sequence[Any], seeds: Sequence[int], watch: Callable[[], None]) -> list[list[Played]]:
+        tasks = [[self._pool.submit(self._one, told, seed) for seed in seeds] for told in map(described, adversaries)]
+        rows = []
+        for task in tasks:
+            rows.append([future.result() for future in task])
+            watch()
+        return rows
+
+    def _one(self, adversary: Any, seed: int) -> Played:
+        process = self._idle.get()
+        try:
+            print(json.dumps({"adversary": adversary, "seed": seed}), file=process.stdin, flush=True)
+            told = json.loads(process.stdout.readline() or '{"failed": "a process of the attack has died"}')
+        finally:
+            self._idle.put(process)
+        if "failed" in told:
+            raise UsageError(told["failed"])
+        with self._lock:
+            self.steps, self.cpu = self.steps + told["steps"], self.cpu + told["cpu"]
+        return Played(*told["played"])
+
+
+def _started(command: list[str], core: int) -> subprocess.Popen:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, start_new_session=True, **pipes)  # an interrupt reaches it through us
+    if hasattr(os, "sched_setaffinity"):
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(process.pid, {core})
+    return process
+
+
+def work(subject: dict[str, Any]) -> None:
+    """Play what the lines of the standard input ask for."""
+    from rhucrl.cli_attack import Subject
+
+    clip = subject.pop("clip")
+    policy, env = Subject(**subject).meet()
+    arena = HostArena(policy, env, clip)
+    for line in sys.stdin:
+        asked, clock, steps = json.loads(line), time.process_time(), arena.steps
+        try:
+            ((played,),) = arena.play([revived(env.game, asked["adversary"])], [asked["seed"]])
+            told: dict[str, Any] = {"played": played, "steps": arena.steps - steps, "cpu": time.process_time() - clock}
+        except UsageError as error:
+            told = {"failed": str(error)}
+        print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    work(json.loads(sys.argv[1]))

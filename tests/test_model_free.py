@@ -11,7 +11,7 @@ from rhucrl.solvers.model_free import Batch, Memory, Options, Player, begin, pra
 OPTIONS = Options(width=32, batch=64, learning_rate=3e-3, every=8)
 
 
-def solved(players, reward, updates=3000, goes_on=0.0, discount=0.99):
+def solved(players, reward, updates=1500, goes_on=0.0, discount=0.99):
     """Each player's mode at s = -.5 and .5, and the learner, after learning from random actions."""
     generator, options = np.random.default_rng(0), OPTIONS._replace(discount=discount)
     shape = (updates // 50, 50, options.batch)

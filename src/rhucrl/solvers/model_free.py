@@ -161,7 +161,7 @@ class Memory:
 
 
 class Practised(NamedTuple):
-    """An episode of learning: its return (nan if it was cut), the steps so far, the policy after it, what was logged."""
+    """An episode of learning: its return (nan if it was cut), the steps so far, the policy after it, what was told."""
 
     gain: float
     steps: int

@@ -28,7 +28,8 @@ and 1 of the adversarial setting at alpha .2, under this same attack; seeds 1 an
 of time, the weights of the look-ahead's holds and the rule for the output policy were tried on seeds 5 to 8, which are
 not shown. Seeds 2 and 4 were not used to choose anything.
 
-Since these runs were made, code for robots has changed the last bit of some sums in the model's fit. A run of today
+Since these runs were made, the budget `quick` has gained bang-bang feedback and held sequences, and code for robots
+has changed the last bit of some sums in the model's fit. A run of today
 with the same seed therefore takes another course; that it is a run of the same kind was checked on single seeds only.
 """
 

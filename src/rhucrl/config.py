@@ -128,8 +128,8 @@ NETWORKS = {
     "model_learning_rate": 2e-3, "model_rounds": 20, "round": 100, "model_batch": 64, "linear": True,
 }  # fmt: skip
 LEGS = NETWORKS | {
-    "episodes": 60, "discount": 0.995, "model_steps": 4, "trace": 0.9, "updates": 1.0, "batch": 32, "width": 96,
-    "learning_rate": 5e-4, "entropy": -0.5, "model_width": 96, "model_rounds": 10,
+    "episodes": 60, "discount": 0.998, "model_steps": 4, "trace": 0.9, "updates": 1.0, "batch": 32, "width": 96,
+    "learning_rate": 5e-4, "slowing": 0.1, "entropy": -0.33, "model_width": 96, "model_rounds": 10,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "pendulum": {},

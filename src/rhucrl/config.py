@@ -138,7 +138,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "learning_rate": 1e-3, "model_width": 32,
     },
     "hopper": LEGS,
-    "walker": LEGS,
+    "walker": LEGS | {"discount": 0.995, "beta": 0.2},
     "reacher": NETWORKS | {
         "episodes": 100, "model_steps": 5, "trace": 0.9, "updates": 6.0, "batch": 64, "learning_rate": 1e-3,
         "model_rounds": 10, "round": 50,

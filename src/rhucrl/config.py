@@ -128,8 +128,9 @@ NETWORKS = {
     "model_learning_rate": 2e-3, "model_rounds": 20, "round": 100, "model_batch": 64, "linear": True,
 }  # fmt: skip
 LEGS = NETWORKS | {
-    "episodes": 60, "discount": 0.995, "model_steps": 4, "trace": 0.9, "updates": 1.0, "batch": 32, "width": 96,
-    "learning_rate": 5e-4, "entropy": -0.5, "model_width": 96, "model_rounds": 10,
+    "episodes": 60, "discount": 0.998, "model_steps": 4, "trace": 0.9, "updates": 1.0, "batch": 32, "width": 96,
+    "learning_rate": 5e-4, "slowing": 0.1, "entropy": -0.33, "beta": 0.2, "model_width": 96,
+    "model_rounds": 10,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "pendulum": {},
@@ -138,7 +139,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "learning_rate": 1e-3, "model_width": 32,
     },
     "hopper": LEGS,
-    "walker": LEGS,
+    "walker": LEGS | {"discount": 0.995},
     "reacher": NETWORKS | {
         "episodes": 100, "model_steps": 5, "trace": 0.9, "updates": 6.0, "batch": 64, "learning_rate": 1e-3,
         "model_rounds": 10, "round": 50,

@@ -55,10 +55,10 @@ class Subject:
         enable_cache()
         import rhucrl
         from rhucrl.envs import make
-        from rhucrl.evaluation.foreign import load_policy
+        from rhucrl.evaluation.foreign import FILES, load_policy
 
         if self.env is None:
-            if not Path(self.policy).is_dir():
+            if ":" in self.policy or Path(self.policy).suffix in FILES:
                 raise UsageError(f"{self.policy} does not say where it plays: name its environment with --env")
             from rhucrl import training
 
@@ -171,9 +171,9 @@ class Attack(Subject):
         """Other processes, where they are worth their start."""
         from rhucrl.envs.game import JaxGame
         from rhucrl.evaluation.crew import Crew
-        from rhucrl.processes import cores
+        from rhucrl.processes import own_cores
 
-        jobs = self.jobs or (1 if self.budget == "quick" else len(cores()))
+        jobs = self.jobs or (1 if self.budget == "quick" else len(own_cores()))
         if jobs < 2 or isinstance(env.game, JaxGame):
             return contextlib.nullcontext()
         names = [field.name for field in dataclasses.fields(Subject)]

@@ -18,7 +18,7 @@ def run_side_by_side(commands: Mapping[str, Sequence[str]]) -> dict[str, int]:
     An interrupt is passed on to every command, and raised again when they have ended.
     """
     cores: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for core in (available := cores()):
+    for core in (available := own_cores()):
         cores.put(core)
     started: list[subprocess.Popen[str]] = []
     stopping = threading.Event()
@@ -48,7 +48,7 @@ def run_side_by_side(commands: Mapping[str, Sequence[str]]) -> dict[str, int]:
             raise
 
 
-def cores() -> list[int]:
+def own_cores() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))

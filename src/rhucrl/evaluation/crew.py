@@ -24,7 +24,7 @@ from rhucrl.errors import UsageError
 from rhucrl.evaluation.adversaries import Member, member
 from rhucrl.evaluation.arena import HostArena, Played
 from rhucrl.evaluation.planning import Planner
-from rhucrl.processes import cores
+from rhucrl.processes import own_cores
 
 
 def described(adversary: Any) -> dict[str, Any] | None:
@@ -47,7 +47,7 @@ class Crew:
 
     def __init__(self, subject: dict[str, Any], jobs: int):
         command = [sys.executable, "-m", "rhucrl.evaluation.crew", json.dumps(subject)]
-        self._processes = [_started(command, core) for core in cores()[:jobs]]
+        self._processes = [_started(command, core) for core in own_cores()[:jobs]]
         self._idle: queue.SimpleQueue = queue.SimpleQueue()
         for process in self._processes:
             self._idle.put(process)

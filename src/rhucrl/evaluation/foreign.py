@@ -22,6 +22,7 @@ from rhucrl.envs.robots import ROBOTS
 from rhucrl.errors import UsageError
 from rhucrl.evaluation.reference import reference
 
+FILES = (".zip", ".onnx")
 LIBRARIES = {"stable_baselines3": "stable-baselines3", "sbx": "sbx-rl", "sb3_contrib": "sb3-contrib"}
 SEEN = 10.0  # Gymnasium clips the velocities of the robots that can fall
 
@@ -33,7 +34,7 @@ def load_policy(name: str, env: ZeroSumEnv) -> Any:
         from rhucrl.agent import load
 
         return load(path)
-    if path.suffix in (".zip", ".onnx") and not path.is_file():
+    if path.suffix in FILES and not path.is_file():
         raise UsageError(f"{path} is no file: check the path")
     if path.suffix == ".zip":
         return Model(from_zip(path), env)
@@ -62,7 +63,7 @@ class Model:
 
 def translation(shape: tuple[int, ...], env: ZeroSumEnv) -> Callable[[np.ndarray], np.ndarray]:
     """From an environment's observations to those that a model of this input shape has learned from."""
-    ours = env.observation_space.shape
+    ours: Any = env.observation_space.shape
     if shape == ours:
         return lambda obs: obs
     robot = ROBOTS.get(getattr(env.game, "name", ""))

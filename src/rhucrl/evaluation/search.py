@@ -20,7 +20,7 @@ from rhucrl.envs.pendulum import Pendulum
 from rhucrl.errors import UsageError
 from rhucrl.evaluation import adversaries, oracle
 from rhucrl.evaluation.adversaries import WIDTH, member, members
-from rhucrl.evaluation.arena import Adversary, Arena, JaxArena, Score, score
+from rhucrl.evaluation.arena import Arena, JaxArena, Score, score
 from rhucrl.evaluation.planning import planner
 from rhucrl.evaluation.rollouts import rollout
 from rhucrl.solvers.model_free import Options, practise
@@ -66,10 +66,10 @@ class Search(NamedTuple):
         order = sorted(range(len(weights)), key=scores.__getitem__)
         return weights[order], [scores[i] for i in order]
 
-    def worst(self, family: str, weights: np.ndarray) -> list[Adversary]:
+    def worst(self, family: str, weights: np.ndarray) -> list[Any]:
         return [member(self.game, family, self.ranked(family, weights)[0][0])]
 
-    def cross_entropy(self, family: str, start: np.ndarray, generator: np.random.Generator) -> list[Adversary]:
+    def cross_entropy(self, family: str, start: np.ndarray, generator: np.random.Generator) -> list[Any]:
         """From each of the worst members of `start`: refit a Gaussian to the worst ever drawn, repeatedly.
 
         Whether keeping the former worst finds worse adversaries than drawing anew is not established.
@@ -88,46 +88,46 @@ class Search(NamedTuple):
         return [member(self.game, family, min(champions, key=lambda pair: pair[0])[1])]
 
 
-Attack = Callable[[Search, np.random.Generator], list[Adversary]]
+Attack = Callable[[Search, np.random.Generator], list[Any]]
 
 
-def constant(search: Search, generator: np.random.Generator) -> list[Adversary]:
+def constant(search: Search, generator: np.random.Generator) -> list[Any]:
     outputs = search.game.adversary.size
     return search.worst("constant", adversaries.extremes(outputs, search.effort.constants, generator))
 
 
-def random(search: Search, generator: np.random.Generator, hold: int = 1) -> list[Adversary]:
+def random(search: Search, generator: np.random.Generator, hold: int = 1) -> list[Any]:
     return search.worst("sequence", adversaries.sequences(search.game, search.effort.random, hold, generator))
 
 
-def random_held(search: Search, generator: np.random.Generator) -> list[Adversary]:
+def random_held(search: Search, generator: np.random.Generator) -> list[Any]:
     return random(search, generator, HELD)
 
 
-def sequence(search: Search, generator: np.random.Generator) -> list[Adversary]:
+def sequence(search: Search, generator: np.random.Generator) -> list[Any]:
     """Evolution of open-loop sequences."""
     start = adversaries.sequences(search.game, search.effort.population, HELD, generator)
     return search.cross_entropy("sequence", start, generator)
 
 
-def bang_bang(search: Search, generator: np.random.Generator) -> list[Adversary]:
+def bang_bang(search: Search, generator: np.random.Generator) -> list[Any]:
     drawn = adversaries.feedbacks(search.game, search.effort.population, generator)
     return search.cross_entropy("bang-bang", np.concatenate([adversaries.known(search.game), drawn]), generator)
 
 
-def cross_entropy(search: Search, generator: np.random.Generator) -> list[Adversary]:
+def cross_entropy(search: Search, generator: np.random.Generator) -> list[Any]:
     shape = search.effort.population, adversaries.size(search.game, "network")
     return search.cross_entropy("network", START * generator.normal(size=shape), generator)
 
 
 def planning(depth: int) -> Attack:
-    def attack(search: Search, generator: np.random.Generator) -> list[Adversary]:
+    def attack(search: Search, generator: np.random.Generator) -> list[Any]:
         return [planner(search.game, depth, generator)]
 
     return attack
 
 
-def sac(search: Search, generator: np.random.Generator) -> list[Adversary]:
+def sac(search: Search, generator: np.random.Generator) -> list[Any]:
     """The paper's attack: an adversary learns against the frozen agent; its last and its best policy count."""
     game, effort, arena = search.game, search.effort, search.arena
     options = Options(width=WIDTH, batch=128, every=16, learning_rate=1e-3)
@@ -147,7 +147,7 @@ def _flat(net: Any) -> np.ndarray:
 
 
 def zoom(points: int) -> Attack:
-    def attack(search: Search, generator: np.random.Generator) -> list[Adversary]:
+    def attack(search: Search, generator: np.random.Generator) -> list[Any]:
         """The worst values of an episode's parameter: of a lattice, then of ever finer ones around the last.
 
         All levels are candidates, because the return may jump and its narrowest spikes not survive a replay.
@@ -172,7 +172,7 @@ def lattice(size: int, points: int) -> np.ndarray:
 
 
 def best_response(grid: int) -> Attack:
-    def attack(search: Search, generator: np.random.Generator) -> list[Adversary]:
+    def attack(search: Search, generator: np.random.Generator) -> list[Any]:
         """Dynamic programming against the fixed policy, and the worst stray from what it found.
 
         Where a policy jumps, a best response on a grid is a little wrong; the worst of many strays mends that.
@@ -186,7 +186,7 @@ def best_response(grid: int) -> Attack:
     return attack
 
 
-def as_data(game: Any, policy: Any, adversary: Any) -> Adversary:
+def as_data(game: Any, policy: Any, adversary: Any) -> Any:
     """The actions that it plays, where every episode is the same."""
     if not is_certain(game):
         return adversary
@@ -218,7 +218,7 @@ class Trained:
         self.agent.save(folder, adversary="trained")
 
 
-def trained(search: Search, generator: np.random.Generator) -> list[Adversary]:
+def trained(search: Search, generator: np.random.Generator) -> list[Any]:
     return [Trained(search.policy)]
 
 

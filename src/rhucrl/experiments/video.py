@@ -70,7 +70,7 @@ def film(policy: Any, env: ZeroSumEnv, against: str, output: Path, seed: int, se
     return record(env, act, bound(_opponent(policy, env, against, seed), env, act), output, seed, seconds)
 
 
-def _opponent(policy: Any, env: ZeroSumEnv, against: str, seed: int) -> Adversary | None:
+def _opponent(policy: Any, env: ZeroSumEnv, against: str, seed: int) -> Any:
     import jax
 
     if against == "none":

@@ -6,6 +6,8 @@ from typing import NamedTuple, Protocol
 
 from jaxtyping import Array, Float
 
+from rhucrl.envs.game import Game
+
 
 class Prediction(NamedTuple):
     """Mean, epistemic and aleatoric standard deviation of the next observation."""
@@ -17,6 +19,9 @@ class Prediction(NamedTuple):
 
 class Model(Protocol):
     """Any dynamics model: the prediction at (s, executed action, adversary's action)."""
+
+    @property
+    def game(self) -> Game: ...
 
     @property
     def members(self) -> int:

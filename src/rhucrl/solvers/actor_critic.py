@@ -12,7 +12,7 @@ critics learn from all of them, more from those that disappoint.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -63,7 +63,7 @@ class World(NamedTuple):
     contested: bool  # else nobody plays against the agent
 
 
-adam = optax.chain(optax.clip_by_global_norm(100.0), optax.scale_by_adam())
+adam: Any = optax.chain(optax.clip_by_global_norm(100.0), optax.scale_by_adam())
 
 
 def unit(game: Game, discount: Array) -> Array:
@@ -77,8 +77,8 @@ def begin(game: Game, width: int, key: PRNGKeyArray) -> Problem:
     p = game.observation.size + len(game.winding)
     critics = [Perceptron((p, width, width, 1), k, normalised=True) for k in keys[:2]]
     boxes = zip((game.agent, game.adversary), keys[2:], strict=True)
-    players = (Perceptron((p, width, width, 2 * box.size), k) for box, k in boxes)
-    networks = Networks(*players, critics, jnp.log(jnp.float32(0.1)))
+    agent, adversary = (Perceptron((p, width, width, 2 * box.size), k) for box, k in boxes)
+    networks = Networks(agent, adversary, critics, jnp.log(jnp.float32(0.1)))
     return Problem(networks, critics, adam.init(networks))
 
 

@@ -58,14 +58,14 @@ class Learner(NamedTuple):
 class Batch(NamedTuple):
     """Transitions; actions lie in the unit box, all players' side by side."""
 
-    obs: Float[np.ndarray, "*b p"]
-    action: Float[np.ndarray, "*b q"]
-    reward: Float[np.ndarray, "*b"]
-    following: Float[np.ndarray, "*b p"]
-    goes_on: Float[np.ndarray, "*b"]
+    obs: Float[Any, "*b p"]
+    action: Float[Any, "*b q"]
+    reward: Float[Any, "*b"]
+    following: Float[Any, "*b p"]
+    goes_on: Float[Any, "*b"]
 
 
-adam = optax.scale_by_adam()
+adam: Any = optax.scale_by_adam()
 
 
 def begin(players: Sequence[Player], scale: Any, width: int, key: PRNGKeyArray) -> Learner:
@@ -134,7 +134,7 @@ def update(
         gradient, told = jax.grad(loss, has_aux=True)(learner.networks, learner, batch, players, options, key)
         descent, optimiser = adam.update(gradient, learner.optimiser)
         networks = jax.tree.map(lambda w, d: w - options.learning_rate * d, learner.networks, descent)
-        targets = towards(learner.targets, networks.critics, options.target_rate)
+        targets = towards(learner.targets, networks.critics, jnp.float32(options.target_rate))
         return Learner(networks, targets, optimiser, learner.normaliser), told
 
     count = batches.reward.shape[0]

@@ -54,8 +54,8 @@ class Pair(NamedTuple):
 
 def begin(config: TrainConfig, game: Game, keys: PRNGKeyArray) -> Learner:
     p = game.observation.size + len(game.winding)
-    problems = (actor_critic.begin(game, config.width, key) for key in keys)
-    return Learner(*problems, Normaliser(jnp.zeros(p), jnp.ones(p), game.winding))
+    agent, response = (actor_critic.begin(game, config.width, key) for key in keys)
+    return Learner(agent, response, Normaliser(jnp.zeros(p), jnp.ones(p), game.winding))
 
 
 def players(config: TrainConfig, game: Game, model: Model, learner: Learner, numbers: Numbers) -> Pair:

@@ -55,8 +55,8 @@ def test_save_and_load_keep_every_action(learned, observations, tmp_path):
 
 
 def test_worst_case_attacks_an_agent_in_its_env(env, learned, monkeypatch):
-    small = attack.Effort((20,), 2, 1, 4, 1, (4,), 1, 1)
-    monkeypatch.setitem(attack.EFFORTS, "quick", small)
+    small = attack.Effort(4, 2, 1, 4, 1, (4,), 1, 1, 1, grids=(20,), strays=2)
+    monkeypatch.setitem(attack.EFFORTS["jax"], "quick", small)
     result = rhucrl.worst_case(learned[0], env)
     assert result.worst <= result.attacks["constant"] < 0
     assert result.nominal < 0

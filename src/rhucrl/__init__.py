@@ -9,7 +9,10 @@ __version__ = "0.1.0"
 
 # Names are imported when they are first used: `import rhucrl` and `rhucrl --help` stay quick.
 _HOME = {
-    "rhucrl.agent": ("Agent", "RHUCRL", "HUCRL", "BestResponse", "MaxiMinMB", "Greedy", "load"),
+    "rhucrl.agent": (
+        "Agent", "RHUCRL", "HUCRL", "BestResponse", "MaxiMinMB", "Greedy", "MaxiMinMF", "ARDDPG", "RARL", "RAP",
+        "EPOpt", "DomainRandomization", "SAC", "PPO", "load",
+    ),
     "rhucrl.config": ("TrainConfig",),
     "rhucrl.envs": ("make",),
     "rhucrl.envs.checks": ("check_env",),
@@ -22,7 +25,7 @@ _HOME = {
     "rhucrl.evaluation.oracle": ("solve", "best_response"),
     "rhucrl.evaluation.reference": ("lqr", "cascade"),
     "rhucrl.experiments.video": ("record",),
-}
+}  # fmt: skip
 _PLACES = {name: home for home, names in _HOME.items() for name in names}
 
 __all__ = ["__version__", *sorted(_PLACES)]

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from rhucrl import protocol, training
+from rhucrl import training
 from rhucrl.compilation import enable_cache
 from rhucrl.config import TrainConfig
 from rhucrl.envs.face import ZeroSumEnv
@@ -25,9 +25,9 @@ class Agent:
 
     def __init__(self, env: Any, algo: str = "rh-ucrl", seed: int = 0, **options: Any):
         self.env: ZeroSumEnv = env if hasattr(env, "game") else ZeroSumEnv(env)
-        name = self.game.options().get("env", "pendulum")
-        self.config = TrainConfig.preset(name, **{"algo": algo, "seed": seed, **options})
-        self.state: protocol.State | None = None
+        place = {"env": "pendulum", **self.game.options()}
+        self.config = TrainConfig.preset(**{**place, "algo": algo, "seed": seed, **options})
+        self.state: Any = None
         self._pair: Any = None
 
     def learn(self, episodes: int = 30, run_dir: str | Path | None = None, progress: Any = None) -> Agent:
@@ -38,9 +38,10 @@ class Agent:
         if run_dir is not None:
             self.state = training.train(config, run_dir, progress, self.env)
         else:
-            state = protocol.initial(config, self.env)
+            its = training.protocol_of(config)
+            state = its.initial(config, self.env)
             for index in range(episodes):
-                state, metrics = protocol.episode(config, self.env, state, index)
+                state, metrics = its.episode(config, self.env, state, index)
                 progress.update(index + 1, f"return {metrics['return']:.0f}")
             self.state = state
         self.config, self._pair = config, self.state.output
@@ -63,7 +64,7 @@ class Agent:
 
     def adversary(self, obs: Array, time: Array) -> Array:
         """The adversary that it learned with."""
-        opponent = protocol.solver_of(self.config, self.game).deployed(self.config, self.pair, self.game)
+        opponent = training.protocol_of(self.config).deployed(self.config, self.pair, self.game)
         return opponent(obs, self.policy(obs))
 
     def __call__(self, obs: Array) -> Array:
@@ -112,6 +113,12 @@ def algorithm(name: str) -> type[Agent]:
 
 
 RHUCRL, HUCRL, BestResponse = algorithm("rh-ucrl"), algorithm("h-ucrl"), algorithm("best-response")
-MaxiMinMB, Greedy = algorithm("maximin-mb"), algorithm("greedy")
+MaxiMinMB, Greedy, MaxiMinMF = algorithm("maximin-mb"), algorithm("greedy"), algorithm("maximin-mf")
+ARDDPG, RARL, RAP = algorithm("ar-ddpg"), algorithm("rarl"), algorithm("rap")
+EPOpt, DomainRandomization = algorithm("ep-opt"), algorithm("domain-randomization")
+SAC, PPO = algorithm("sac"), algorithm("ppo")
 
-__all__ = ["HUCRL", "RHUCRL", "Agent", "BestResponse", "Greedy", "MaxiMinMB", "load"]
+__all__ = [
+    "ARDDPG", "HUCRL", "PPO", "RAP", "RARL", "RHUCRL", "SAC", "Agent", "BestResponse", "DomainRandomization", "EPOpt",
+    "Greedy", "MaxiMinMB", "MaxiMinMF", "load",
+]  # fmt: skip

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import tyro
 from tyro.conf import Positional, Suppress, arg
 
-from rhucrl.algorithms import ALGORITHMS
+from rhucrl.algorithms import EVERY
 from rhucrl.cli_attack import Attack, Evaluate, RunFolder, print_table
 from rhucrl.cli_envs import CheckEnv, Video
 from rhucrl.config import TrainConfig, preset
@@ -134,7 +134,7 @@ class List:
 
     def run(self) -> int:
         if self.kind == "algos":
-            print_table(None, ("algorithm", "meaning"), [(name, row.summary) for name, row in ALGORITHMS.items()])
+            print_table(None, ("algorithm", "meaning"), [(name, row.summary) for name, row in EVERY.items()])
         elif self.kind == "envs":
             rows = [(name, ENVIRONMENTS[name], f"{HORIZON[name]}") for name in NAMES]
             print_table(None, ("environment", "meaning", "steps"), rows)
@@ -237,7 +237,8 @@ def _with_presets(arguments: list[str]) -> dict[str, Any]:
     """The commands; `train ENV` has the defaults of ENV, so that its --help shows them."""
     words = [word for before, word in itertools.pairwise(arguments) if before == "train" or not before.startswith("--")]
     env = next((word for word in words if word in ENVIRONMENTS or ":" in word), TrainConfig.env)
-    if arguments[0] != "train" or not (numbers := preset(env)):
+    algo = next((word for before, word in itertools.pairwise(arguments) if before == "--algo"), TrainConfig.algo)
+    if arguments[0] != "train" or not (numbers := preset(env, algo)):
         return COMMANDS
     hints = get_type_hints(TrainConfig)
     fields = [(name, hints[name], value) for name, value in numbers.items()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_type_hints
 
+from rhucrl.algorithms import MODEL_FREE
 from rhucrl.errors import UsageError, unknown
 
 
@@ -30,7 +31,10 @@ class TrainConfig:
     horizon: int | None = None
     """Steps per episode; by default the environment's: 200 of the pendulum, 50 of the reacher, 1000 of the others."""
 
-    algo: Literal["rh-ucrl", "best-response", "maximin-mb", "h-ucrl", "greedy"] = "rh-ucrl"
+    algo: Literal[
+        "rh-ucrl", "best-response", "maximin-mb", "h-ucrl", "greedy", "maximin-mf", "ar-ddpg", "rarl", "rap", "ep-opt",
+        "domain-randomization", "sac", "ppo",
+    ] = "rh-ucrl"  # fmt: skip
     """A row of the algorithm table (see `rhucrl list algos`)."""
     model: Literal["ensemble", "known"] = "ensemble"
     """A learned model, or the true dynamics (to test the solver alone)."""
@@ -84,6 +88,21 @@ class TrainConfig:
     acting_points: int = 7
     """Agent's candidate actions per dimension while acting."""
 
+    exploration: float = 0.1
+    """AR-DDPG: standard deviation of the noise of its actions, in units of half their range."""
+    rollouts: int = 4
+    """On-policy: episodes of a batch."""
+    passes: int = 80
+    """On-policy: gradient steps on a batch, at most."""
+    divergence: float = 0.0075
+    """On-policy: the policy's steps end where it has moved so far from the one that played (Kullback-Leibler)."""
+    clip: float = 0.2
+    """PPO: how far a ratio of probabilities may leave 1."""
+    population: int = 5
+    """RAP: adversaries, one of which is drawn for each episode."""
+    kept: float = 0.2
+    """EP-Opt: the share of a batch's episodes, the worst ones, that is learned from."""
+
     heads: int = 5
     """Members of the ensemble."""
     model_width: int = 64
@@ -112,14 +131,20 @@ class TrainConfig:
                 raise unknown(name, getattr(self, name), choices)
         if self.strength is not None and not 0 <= self.strength < float("inf"):
             raise UsageError(f"--strength is {self.strength}; it must be finite and at least 0")
-        for name in ("discount", "trace", "broad"):
+        for name in ("discount", "trace", "broad", "kept"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"--{name} is {getattr(self, name)}; it must lie in [0, 1]")
+        row = MODEL_FREE.get(self.algo)
+        if row is not None and self.setting not in row.settings:
+            made = " or ".join(row.settings)
+            raise UsageError(f"--algo {self.algo} is made for --setting {made}, not for {self.setting}")
+        if row is not None and row.adversaries == "one" and self.scope == "episode":
+            raise UsageError(f"--algo {self.algo} has an adversary that acts at every step: leave --scope out")
 
     @classmethod
     def preset(cls, env: str, **given: Any) -> TrainConfig:
         """The configuration for an environment: its preset, and what is given."""
-        return cls(**{"env": env, **preset(env), **given})
+        return cls(**{"env": env, **preset(env, given.get("algo", cls.algo)), **given})
 
 
 NETWORKS = {
@@ -147,13 +172,24 @@ PRESETS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def preset(env: str) -> dict[str, Any]:
+OFF_POLICY = {
+    "episodes": 200, "discount": 0.99, "updates": 1.0, "batch": 256, "width": 256, "learning_rate": 3e-4,
+    "slowing": 0.0, "target_rate": 0.005,
+}  # fmt: skip
+ON_POLICY = {"episodes": 1000, "discount": 0.99, "trace": 0.95, "width": 64, "learning_rate": 3e-4, "slowing": 0.0}
+
+
+def preset(env: str, algo: str = "rh-ucrl") -> dict[str, Any]:
     """What differs from the pendulum's numbers; robots and environments of one's own share most of it."""
+    if algo in MODEL_FREE:
+        row = MODEL_FREE[algo]
+        numbers = OFF_POLICY if row.learner == "off-policy" else ON_POLICY
+        return numbers | ({"rollouts": 10} if row.worst_only else {})
     return PRESETS.get(env, NETWORKS)
 
 
 LEAST = {
     "horizon": 1, "episodes": 1, "random_episodes": 1, "beta": 0, "model_steps": 1, "updates": 0, "batch": 1, "pool": 4,
     "features": 1, "width": 1, "agent_points": 2, "acting_points": 2, "heads": 2, "model_width": 1, "model_rounds": 1,
-    "model_batch": 1, "round": 1, "seed": 0,
+    "model_batch": 1, "round": 1, "seed": 0, "exploration": 0, "rollouts": 1, "passes": 1, "population": 1,
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -57,29 +57,54 @@ def play_in_jax(game: JaxGame, policy: Any, opponent: Any, explore: bool, key: P
     return Episode(rows, alive.sum(), jnp.where(alive, rewards, 0.0).sum())
 
 
+class Step(NamedTuple):
+    """One step of an episode on the host."""
+
+    obs: np.ndarray
+    action: np.ndarray
+    adversary: np.ndarray
+    executed: np.ndarray
+    reward: float
+    following: np.ndarray
+    terminated: bool
+
+
+def steps(env: ZeroSumEnv, act: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], seed: int) -> Iterator[Step]:
+    """An episode step by step; the seed decides everything random in the environment."""
+    once, over = env.game.scope == "episode", False
+    obs, _ = env.reset(seed=seed)
+    if once:
+        env.hold(act(obs)[1].astype(np.float32))
+    while not over:
+        action, adversary = act(obs)
+        adversary = env.held if once else adversary
+        following, reward, terminated, truncated, told = env.step({"agent": action, "adversary": adversary})
+        yield Step(obs, action, adversary, told["executed_action"], reward, following, terminated)
+        obs, over = following, terminated or truncated
+
+
+def seed_of(key: PRNGKeyArray) -> int:
+    return int(jax.random.randint(key, (), 0, 2**31 - 1))
+
+
 def play_on_host(env: ZeroSumEnv, acting: Acting | None, key: PRNGKeyArray) -> Episode:
     """The same on a simulator; the key seeds everything random in it. Without `acting`: random actions."""
-    seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
-    generator, game = np.random.default_rng(seed), env.game
+    seed, game = seed_of(key), env.game
+    generator = np.random.default_rng(seed)
     boxes = [(np.asarray(box.low), np.asarray(box.high)) for box in (game.agent, game.adversary)]
 
     def wander(obs: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         mine, theirs = (generator.uniform(low, high) for low, high in boxes)
         return mine, theirs
 
-    act, rows, earned, over = acting or wander, [], 0.0, False
-    once, report = game.scope == "episode", game.report if game.learned else lambda obs, reward, terminated: obs
-    obs, _ = env.reset(seed=seed)
-    seen = report(obs, 0.0, False)
-    if once:
-        env.hold(act(obs, generator)[1].astype(np.float32))
-    while not over:
-        action, adversary = act(obs, generator)
-        adversary = env.held if once else adversary
-        following, reward, terminated, truncated, told = env.step({"agent": action, "adversary": adversary})
-        before, seen = seen, report(following, reward, terminated)
-        rows.append((before, told["executed_action"], adversary, seen))
-        obs, earned, over = following, earned + reward, terminated or truncated
+    act, rows, earned = acting or wander, [], 0.0
+    report = game.report if game.learned else lambda obs, reward, terminated: obs
+    seen = None
+    for step in steps(env, lambda obs: act(obs, generator), seed):
+        before = report(step.obs, 0.0, False) if seen is None else seen
+        seen = report(step.following, step.reward, step.terminated)
+        rows.append((before, step.executed, step.adversary, seen))
+        earned += step.reward
     padding = [rows[-1]] * (game.horizon - len(rows))
     columns = (np.stack(column).astype(np.float32) for column in zip(*rows, *padding, strict=True))
     return Episode(Transitions(*map(jnp.asarray, columns)), jnp.int32(len(rows)), jnp.float32(earned))

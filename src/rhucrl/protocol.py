@@ -85,6 +85,11 @@ def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> 
     return State(model, optimiser, learner, replay, pair, pair, jnp.float32(-jnp.inf), jnp.int32(-1))
 
 
+def deployed(config: TrainConfig, pair: Any, game: Game) -> Any:
+    """The adversary that plays the real episodes."""
+    return solver_of(config, game).deployed(config, pair, game)
+
+
 def select(
     config: TrainConfig, game: Game, state: State, index: int, numbers: Numbers, key: PRNGKeyArray
 ) -> tuple[State, dict]:
@@ -107,7 +112,7 @@ def select(
 def play(config: TrainConfig, env: ZeroSumEnv, state: State, explore: bool, key: PRNGKeyArray) -> Episode:
     """One episode on the real system with the selected pair (`explore`: with random actions), both fixed."""
     solver, pair = solver_of(config, env.game), state.last
-    opponent = solver.deployed(config, pair, env.game)
+    opponent = deployed(config, pair, env.game)
     if isinstance(env.game, JaxGame):
         return play_in_jax(env.game, pair.policy, opponent, explore, key)
     return play_on_host(env, None if explore else solver.acting(config, pair, env.game), key)

@@ -11,12 +11,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from rhucrl import envs, protocol
+from rhucrl import envs, off_policy, on_policy, protocol
+from rhucrl.algorithms import MODEL_FREE
 from rhucrl.compilation import compile_seconds
 from rhucrl.config import TrainConfig
 from rhucrl.envs.face import ZeroSumEnv
 from rhucrl.errors import UsageError
-from rhucrl.protocol import State
 from rhucrl.runs import Run
 
 
@@ -31,6 +31,15 @@ class Silent:
         pass
 
 
+PROTOCOLS: dict[str, Any] = {"off-policy": off_policy, "on-policy": on_policy}
+State = Any  # of one of the protocols
+
+
+def protocol_of(config: TrainConfig) -> Any:
+    """The module that plays and learns: it has `initial`, `fresh`, `episode` and `deployed`."""
+    return PROTOCOLS[MODEL_FREE[config.algo].learner] if config.algo in MODEL_FREE else protocol
+
+
 def env_of(config: TrainConfig) -> ZeroSumEnv:
     names = ("setting", "strength", "scope", "mixture", "reward", "action_cost", "horizon")
     return envs.make(config.env, **{name: getattr(config, name) for name in names})
@@ -42,7 +51,7 @@ def train(
     """A new run in `folder`."""
     env = env or env_of(config)  # before there is a folder
     with Run.create(folder, config) as run:
-        return advance(run, config, env, protocol.initial(config, env), 0, progress or Silent())
+        return advance(run, config, env, protocol_of(config).initial(config, env), 0, progress or Silent())
 
 
 def resume(folder: str | Path, episodes: int | None = None, progress: Progress | None = None) -> State:
@@ -54,7 +63,7 @@ def resume(folder: str | Path, episodes: int | None = None, progress: Progress |
         raise UsageError(f"--episodes is {longer.episodes}; the run was asked for {config.episodes} already")
     env = env_of(config)
     with run:
-        state, done = protocol.initial(longer, env), 0
+        state, done = protocol_of(config).initial(longer, env), 0
         if found := run.load_checkpoint(lambda meta: state_like(config, meta["episodes"])):
             last, state, _ = found
             state, done = with_room(state, longer.episodes * env.game.horizon), last + 1
@@ -69,15 +78,21 @@ def advance(run: Run, config: TrainConfig, env: ZeroSumEnv, state: State, done: 
     clock = Clock()
     progress.update(done, "compiling" if done < config.episodes else "done")
     for index in range(done, config.episodes):
-        state, metrics = protocol.episode(config, env, state, index)
+        state, metrics = protocol_of(config).episode(config, env, state, index)
         run.append_metrics(metrics)
         run.save_policy(state.output, {"config": dataclasses.asdict(config), "episode": metrics["output_episode"]})
         run.save_policy(state.last, {"config": dataclasses.asdict(config), "episode": index}, "policy-last")
         run.save_checkpoint(index, state, {"episodes": config.episodes})
         run.append_timing({"episode": index, **clock.lap()})
-        bounds = "J in [{J_pessimistic:.0f}, {J_optimistic:.0f}]" if "J_pessimistic" in metrics else "random actions"
-        progress.update(index + 1, f"return {metrics['return']:.0f}  " + bounds.format(**metrics))
+        progress.update(index + 1, f"return {metrics['return']:.0f}  " + remark(config, metrics))
     return state
+
+
+def remark(config: TrainConfig, metrics: dict[str, Any]) -> str:
+    if "J_pessimistic" in metrics:
+        return "J in [{J_pessimistic:.0f}, {J_optimistic:.0f}]".format(**metrics)
+    on_policy = config.algo in MODEL_FREE and MODEL_FREE[config.algo].learner == "on-policy"
+    return "random actions" if metrics["episode"] < config.random_episodes and not on_policy else ""
 
 
 class Clock:
@@ -104,7 +119,9 @@ def config_of(folder: Path, options: dict[str, Any]) -> TrainConfig:
 
 
 def with_room(state: State, capacity: int) -> State:
-    """The same state with a larger store."""
+    """The same state with a larger store, if it has one."""
+    if not hasattr(state, "replay"):
+        return state
     more = capacity - state.replay.capacity
 
     def pad(x: jax.Array) -> jax.Array:
@@ -116,8 +133,9 @@ def with_room(state: State, capacity: int) -> State:
 def state_like(config: TrainConfig, episodes: int) -> State:
     """The shape of a checkpoint of a run of so many episodes."""
     config = dataclasses.replace(config, episodes=episodes)
-    game = protocol.training_env(config, env_of(config)).game
-    return eqx.filter_eval_shape(protocol.fresh, config, game, config.episodes * game.horizon, jax.random.key(0))
+    its = protocol_of(config)
+    game = its.training_env(config, env_of(config)).game
+    return eqx.filter_eval_shape(its.fresh, config, game, config.episodes * game.horizon, jax.random.key(0))
 
 
 def pair_like(config: TrainConfig) -> Any:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rhucrl.algorithms import ALGORITHMS
+from rhucrl.algorithms import EVERY
 from rhucrl.envs.face import AdversaryView
 from rhucrl.envs.game import Game, JaxGame
 from rhucrl.envs.pendulum import Pendulum
@@ -235,7 +235,7 @@ def battery(search: Search) -> dict[str, Attack]:
         rows |= {"sac": sac} if effort.sac else {}
         if isinstance(game, Pendulum) and isinstance(search.arena, JaxArena):
             rows |= {f"best-response-{grid}": best_response(grid) for grid in effort.grids}
-    learned = hasattr(search.policy, "adversary") and ALGORITHMS[search.policy.config.algo].deployed != "none"
+    learned = hasattr(search.policy, "adversary") and EVERY[search.policy.config.algo].deployed != "none"
     return rows | ({"trained": trained} if learned else {})
 
 

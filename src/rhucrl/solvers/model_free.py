@@ -17,7 +17,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.compilation import compiled
-from rhucrl.envs.game import Box
+from rhucrl.envs.game import Box, mix
 from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron
 from rhucrl.solvers.value_iteration import towards
 
@@ -27,12 +27,16 @@ class Options(NamedTuple):
 
     width: int = 256
     batch: int = 256
+    updates: float = 1.0  # per step of the environment
     every: int = 8
     random_steps: int = 100
     capacity: int = 1_000_000
     discount: float = 0.99
     learning_rate: float = 3e-4
     target_rate: float = 0.005
+    deterministic: bool = False
+    patience: int = 1  # updates of the first player for each one of the second
+    mixture: str | None = None  # the critics judge what is executed; None: what each player does
 
 
 class Player(NamedTuple):
@@ -49,10 +53,13 @@ class Networks(NamedTuple):
 
 
 class Learner(NamedTuple):
+    """`alpha` is the second player's share of a mixture."""
+
     networks: Networks
     targets: list[Perceptron]
-    optimiser: optax.OptState
+    optimiser: Any
     normaliser: Normaliser
+    alpha: Float[Array, ""]
 
 
 class Batch(NamedTuple):
@@ -68,13 +75,14 @@ class Batch(NamedTuple):
 adam: Any = optax.scale_by_adam()
 
 
-def begin(players: Sequence[Player], scale: Any, width: int, key: PRNGKeyArray) -> Learner:
-    keys, p, q = jax.random.split(key, 2 + len(players)), len(scale), sum(player.size for player in players)
+def begin(players: Sequence[Player], scale: Any, options: Options, key: PRNGKeyArray, alpha: Any = 0.0) -> Learner:
+    keys, p, width = jax.random.split(key, 2 + len(players)), len(scale), options.width
+    q = players[0].size if options.mixture else sum(player.size for player in players)
     critics = [Perceptron((p + q, width, width, 1), k) for k in keys[:2]]
     actors = [Perceptron((p, width, width, 2 * player.size), k) for player, k in zip(players, keys[2:], strict=True)]
     networks = Networks(actors, critics, jnp.zeros(len(players)))
     normaliser = Normaliser(jnp.zeros(p), jnp.asarray(scale, jnp.float32), ())
-    return Learner(networks, critics, adam.init(networks), normaliser)
+    return Learner(networks, critics, adam.init(networks), normaliser, jnp.float32(alpha))
 
 
 def unit_policy(net: Perceptron, normaliser: Normaliser) -> Gaussian:
@@ -83,15 +91,27 @@ def unit_policy(net: Perceptron, normaliser: Normaliser) -> Gaussian:
     return Gaussian(net, normaliser, Box(-one, one))
 
 
+def executed(options: Options, alpha: Array, actions: list[Array]) -> list[tuple[Array | float, Array]]:
+    """What the critics judge: outcomes of the players' actions, with their probabilities."""
+    if options.mixture is None:
+        return [(1.0, jnp.concatenate(actions, -1))]
+    if options.mixture == "noisy":
+        return [(1.0, mix(alpha, *actions))]
+    return [(1 - alpha, actions[0]), (alpha, actions[1])]
+
+
 def loss(
     networks: Networks, learner: Learner, batch: Batch, players: tuple[Player, ...], options: Options,
     key: PRNGKeyArray,
 ) -> tuple[Array, dict[str, Array]]:  # fmt: skip
     """The critics' regression to the soft value, each player's gain, and the temperatures that hold the entropies."""
     frozen, policies = jax.lax.stop_gradient, [unit_policy(net, learner.normaliser) for net in networks.actors]
-    temperatures = jnp.exp(frozen(networks.log_temperatures))
+    temperatures = 0.0 if options.deterministic else jnp.exp(frozen(networks.log_temperatures))
+    temperatures = jnp.broadcast_to(jnp.asarray(temperatures), len(players))
 
     def drawn(obs: Array, key: PRNGKeyArray) -> tuple[list[Array], list[Array]]:
+        if options.deterministic:
+            return [policy(obs) for policy in policies], [jnp.zeros(obs.shape[0])] * len(players)
         noise = jax.random.normal(key, (obs.shape[0], sum(player.size for player in players)))
         cuts = np.cumsum([player.size for player in players])[:-1].tolist()
         sampled = [policy.sample(obs, part) for policy, part in zip(policies, jnp.split(noise, cuts, -1), strict=True)]
@@ -99,8 +119,11 @@ def loss(
 
     def worth(critics: list[Perceptron], obs: Array, actions: list[Array], sign: int) -> Array:
         """The value that the player of this sign can be sure of."""
-        x = jnp.concatenate([learner.normaliser(obs), *actions], -1)
-        return sign * jnp.stack([sign * critic(x)[..., 0] for critic in critics]).min(0)
+        seen, values = learner.normaliser(obs), []
+        for critic in critics:
+            outcomes = executed(options, learner.alpha, actions)
+            values.append(sum(share * critic(jnp.concatenate([seen, x], -1))[..., 0] for share, x in outcomes))
+        return sign * (sign * jnp.stack(values)).min(0)
 
     keys = jax.random.split(key)
     actions, densities = frozen(drawn(batch.following, keys[0]))
@@ -118,9 +141,9 @@ def loss(
         mine = [action if i == j else frozen(action) for j, action in enumerate(actions)]
         gain = player.sign * worth(frozen(networks.critics), batch.obs, mine, player.sign)
         entropies.append(-frozen(density).mean())
-        surplus = entropies[-1] + player.size
+        surplus = 0.0 if options.deterministic else entropies[-1] + player.size
         total = total + (temperatures[i] * density - gain).mean() + networks.log_temperatures[i] * surplus
-    return total, {"critic_loss": critic_loss, "value": goal.mean(), "entropy": jnp.stack(entropies)}
+    return total, {"critic_loss": critic_loss, "value": goal.mean(), "entropy": jnp.stack(entropies).mean()}
 
 
 @compiled("players", "options")
@@ -133,31 +156,43 @@ def update(
         batch, key = drawn
         gradient, told = jax.grad(loss, has_aux=True)(learner.networks, learner, batch, players, options, key)
         descent, optimiser = adam.update(gradient, learner.optimiser)
+        if options.patience > 1:
+            moves = (optimiser.count % options.patience == 0).astype(jnp.float32)
+            first, *others = descent.actors
+            descent = descent._replace(actors=[first, *jax.tree.map(lambda d: moves * d, others)])
         networks = jax.tree.map(lambda w, d: w - options.learning_rate * d, learner.networks, descent)
         targets = towards(learner.targets, networks.critics, jnp.float32(options.target_rate))
-        return Learner(networks, targets, optimiser, learner.normaliser), told
+        return learner._replace(networks=networks, targets=targets, optimiser=optimiser), told
 
     count = batches.reward.shape[0]
     learner, told = jax.lax.scan(step, learner, (batches, jax.random.split(key, count)))
     return learner, jax.tree.map(lambda x: x.mean(0), told)
 
 
-class Memory:
+class Memory(NamedTuple):
     """The last transitions, in NumPy: batches are gathered faster there than a compiled program could."""
 
-    def __init__(self, capacity: int, inputs: int, outputs: int):
-        shapes = ((inputs,), (outputs,), (), (inputs,), ())
-        self.rows = Batch(*(np.zeros((capacity, *shape), np.float32) for shape in shapes))
-        self.capacity, self.count = capacity, 0
+    rows: Batch
+    count: int | np.ndarray
 
-    def add(self, *row: Any) -> None:
+    @property
+    def capacity(self) -> int:
+        return self.rows.reward.shape[0]
+
+    def add(self, *row: Any) -> Memory:
+        """With one more transition, in the same place."""
         for column, value in zip(self.rows, row, strict=True):
             column[self.count % self.capacity] = value
-        self.count += 1
+        return self._replace(count=self.count + 1)
 
     def draw(self, generator: np.random.Generator, updates: int, batch: int) -> Batch:
         index = generator.integers(min(self.count, self.capacity), size=(updates, batch))
         return Batch(*(column[index] for column in self.rows))
+
+
+def memory(capacity: int, inputs: int, outputs: int) -> Memory:
+    shapes = ((inputs,), (outputs,), (), (inputs,), ())
+    return Memory(Batch(*(np.zeros((capacity, *shape), np.float32) for shape in shapes)), 0)
 
 
 class Practised(NamedTuple):
@@ -175,10 +210,7 @@ def practise(env: gym.Env, scale: Any, options: Options, seed: int, most: int) -
     players, generator = (Player(box.shape[0]),), np.random.default_rng([seed, 1])
     low, high = (np.asarray(x, np.float32) for x in (box.low, box.high))
     key = jax.random.key(seed)
-    learner, memory = (
-        begin(players, scale, options.width, key),
-        Memory(min(options.capacity, most), len(scale), *box.shape),
-    )
+    learner, store = begin(players, scale, options, key), memory(min(options.capacity, most), len(scale), *box.shape)
     act, told, steps = on_host(learner), {}, 0
     (obs, _), gain, over = env.reset(seed=seed), 0.0, False
     while steps < most:
@@ -187,10 +219,10 @@ def practise(env: gym.Env, scale: Any, options: Options, seed: int, most: int) -
             else act(obs, generator.standard_normal(box.shape, np.float32))
         )  # fmt: skip
         following, reward, terminated, truncated, _ = env.step(low + (unit + 1) / 2 * (high - low))
-        memory.add(obs, unit, reward, following, not terminated)
+        store = store.add(obs, unit, reward, following, not terminated)
         obs, gain, steps, over = following, gain + float(reward), steps + 1, terminated or truncated
         if steps >= options.random_steps and steps % options.every == 0:
-            batches = memory.draw(generator, options.every, options.batch)
+            batches = store.draw(generator, round(options.updates * options.every), options.batch)
             learner, told = update(learner, batches, players, options, jax.random.fold_in(key, steps))
             act = on_host(learner)
         if over or steps == most:

@@ -64,6 +64,12 @@ class Normaliser(eqx.Module):
         return ((seen - self.mean) / self.std).clip(-5, 5)
 
 
+def heads(net: Perceptron, normaliser: Normaliser, obs: Float[Array, "*b p"]) -> tuple[Array, Array]:
+    """Mean and logarithm of the standard deviation of a policy's action, before it is squashed."""
+    mean, log_std = jnp.split(net(normaliser(obs)), 2, -1)
+    return mean, jnp.clip(log_std, CALMEST, WILDEST)
+
+
 class Gaussian(eqx.Module):
     """A diagonal Gaussian, squashed into the box; called with observations alone, its mode."""
 
@@ -72,19 +78,15 @@ class Gaussian(eqx.Module):
     box: Box
 
     def __call__(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b q"]:
-        return self.box.place(jnp.tanh(self._heads(obs)[0]))
+        return self.box.place(jnp.tanh(heads(self.net, self.normaliser, obs)[0]))
 
     def sample(self, obs: Float[Array, "*b p"], noise: Float[Array, "*b q"]) -> tuple[Array, Float[Array, "*b"]]:
         """An action, and the logarithm of its density in the unit box."""
-        mean, log_std = self._heads(obs)
+        mean, log_std = heads(self.net, self.normaliser, obs)
         raw = mean + jnp.exp(log_std) * noise
         squash = 2 * (math.log(2) - raw - jax.nn.softplus(-2 * raw))
         density = -jnp.square(noise) / 2 - log_std - math.log(2 * math.pi) / 2 - squash
         return self.box.place(jnp.tanh(raw)), density.sum(-1)
-
-    def _heads(self, obs: Array) -> tuple[Array, Array]:
-        mean, log_std = jnp.split(self.net(self.normaliser(obs)), 2, -1)
-        return mean, jnp.clip(log_std, CALMEST, WILDEST)
 
     def on_host(self) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
         """The same policy in NumPy, for one observation at a time: cheaper than a step of any simulator."""

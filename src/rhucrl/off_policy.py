@@ -1,0 +1,132 @@
+"""Off-policy algorithms as a protocol: every step of an episode is remembered, and learned from before the next few."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from rhucrl.algorithms import MODEL_FREE
+from rhucrl.config import TrainConfig
+from rhucrl.envs.face import ZeroSumEnv
+from rhucrl.envs.game import Box, Game
+from rhucrl.episodes import seed_of, steps
+from rhucrl.solvers.bounds import Opponent
+from rhucrl.solvers.model_free import Batch, Learner, Memory, Options, Player, begin, memory, unit_policy, update
+from rhucrl.solvers.networks import Gaussian
+from rhucrl.solvers.pathwise import Answer
+from rhucrl.solvers.policies import Nobody
+
+PATIENCE = 10  # of AR-DDPG: the agent's updates for each one of the adversary
+
+
+class Pair(NamedTuple):
+    """The agent and the adversary that it learns with."""
+
+    policy: Gaussian
+    response: Answer | Nobody
+
+
+class State(NamedTuple):
+    """Everything that a run needs to go on, bit for bit."""
+
+    learner: Learner
+    replay: Memory
+    last: Pair
+    output: Pair
+    output_episode: Array
+
+
+def training_env(config: TrainConfig, env: ZeroSumEnv) -> ZeroSumEnv:
+    """An algorithm without an opponent learns on the nominal system."""
+    return env if MODEL_FREE[config.algo].opponent else env.at(0.0)
+
+
+def players_of(config: TrainConfig, game: Game) -> tuple[Player, ...]:
+    agent, adversary = Player(game.agent.size, 1), Player(game.adversary.size, -1)
+    return (agent, adversary) if MODEL_FREE[config.algo].adversaries == "one" else (agent,)
+
+
+def options_of(config: TrainConfig) -> Options:
+    deterministic = MODEL_FREE[config.algo].deterministic
+    return Options(
+        width=config.width, batch=config.batch, updates=config.updates, discount=config.discount,
+        learning_rate=config.learning_rate, target_rate=config.target_rate, deterministic=deterministic,
+        patience=PATIENCE if deterministic else 1, mixture=(config.mixture or "noisy") if deterministic else None,
+    )  # fmt: skip
+
+
+def initial(config: TrainConfig, env: ZeroSumEnv) -> State:
+    """The state before the first episode."""
+    game = training_env(config, env).game
+    return fresh(config, game, config.episodes * game.horizon, jax.random.key(config.seed))
+
+
+def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> State:
+    players, options = players_of(config, game), options_of(config)
+    learner = begin(players, game.scale, options, key, game.strength)
+    outputs = players[0].size if options.mixture else sum(player.size for player in players)
+    store = memory(min(options.capacity, capacity), game.observation.size, outputs)
+    pair = pair_of(game, learner)
+    return State(learner, store._replace(count=np.int32(0)), pair, pair, jnp.int32(-1))
+
+
+def pair_of(game: Game, learner: Learner) -> Pair:
+    first, *second = learner.networks.actors
+    answers = [Answer(Gaussian(net, learner.normaliser, game.adversary)) for net in second]
+    return Pair(Gaussian(first, learner.normaliser, game.agent), *(answers or [Nobody(game.neutral)]))
+
+
+def deployed(config: TrainConfig, pair: Pair, game: Game) -> Opponent:
+    return pair.response
+
+
+def to_unit(box: Box, action: Any) -> np.ndarray:
+    low, high = np.asarray(box.low), np.asarray(box.high)
+    return 2 * (action - low) / np.where(high > low, high - low, 1.0) - 1
+
+
+def episode(config: TrainConfig, env: ZeroSumEnv, state: State, index: int) -> tuple[State, dict]:
+    """Episode `index`: played by both policies with their noise, learned from on the way."""
+    env = training_env(config, env)
+    game, options, players = env.game, options_of(config), players_of(config, env.game)
+    keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index))
+    generator, boxes = np.random.default_rng([config.seed, index]), (game.agent, game.adversary)[: len(players)]
+    learner, store = state.learner, Memory(Batch(*map(np.array, state.replay.rows)), int(state.replay.count))
+    spans = [(np.asarray(box.low), np.asarray(box.high)) for box in boxes]
+    hosts, told, earned, taken = on_host(learner), {}, 0.0, 0
+    units: list[np.ndarray] = []
+
+    def act(obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        units[:] = [decide(host, obs, player.size) for host, player in zip(hosts, players, strict=True)]
+        placed = [low + (unit + 1) / 2 * (high - low) for unit, (low, high) in zip(units, spans, strict=True)]
+        return placed[0], placed[1] if len(placed) > 1 else env.neutral
+
+    def decide(host: Any, obs: np.ndarray, size: int) -> np.ndarray:
+        if index < config.random_episodes:
+            return generator.uniform(-1, 1, size)
+        noise = generator.standard_normal(size, np.float32)
+        if options.deterministic:
+            return np.clip(host(obs, None) + config.exploration * noise, -1, 1)
+        return host(obs, noise)
+
+    for step in steps(env, act, seed_of(keys[0])):
+        done = to_unit(game.agent, step.executed) if options.mixture else np.concatenate(units)
+        store = store.add(step.obs, done, step.reward, step.following, not step.terminated)
+        earned, taken = earned + step.reward, taken + 1
+        if store.count % options.every == 0 and index >= config.random_episodes:
+            batches = store.draw(generator, max(1, round(options.updates * options.every)), options.batch)
+            learner, told = update(learner, batches, players, options, jax.random.fold_in(keys[1], taken))
+            hosts = on_host(learner)
+    pair = pair_of(game, learner)
+    state = State(learner, store._replace(count=np.int32(store.count)), pair, pair, jnp.int32(index))
+    metrics = {"episode": index, "return": earned, "steps": taken, "output_episode": index}
+    return state, metrics | {name: float(x) for name, x in told.items()}
+
+
+def on_host(learner: Learner) -> list[Any]:
+    """All players' policies in NumPy, in their unit boxes."""
+    return [unit_policy(net, learner.normaliser).on_host() for net in learner.networks.actors]

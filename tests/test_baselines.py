@@ -1,0 +1,215 @@
+"""The algorithms without a model, on games whose saddle points are known; and their runs, resumed and attacked."""
+
+import dataclasses
+import json
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rhucrl
+from rhucrl import cli, on_policy, training
+from rhucrl.algorithms import MODEL_FREE
+from rhucrl.config import TrainConfig
+from rhucrl.envs.face import ZeroSumEnv
+from rhucrl.envs.game import Box, JaxGame, execution
+from rhucrl.errors import UsageError
+from rhucrl.solvers.ppo import Numbers, Rollouts, advantages
+
+A, B, D, COST, PRICE, DISCOUNT = 0.9, 0.5, 0.3, 0.3, 1.0, 0.9
+
+
+class LinearQuadratic(JaxGame):
+    """s' = .9 s + .5 a + .3 abar and r = -s^2 - .3 a^2 + abar^2, from random starts."""
+
+    strength: jax.Array = eqx.field(converter=jnp.float32, default=1.0)
+    scope: str = eqx.field(static=True, default="step")
+    horizon: int = eqx.field(static=True, default=25)
+    mixture: str | None = eqx.field(static=True, default=None)
+
+    agent = property(lambda self: Box(-2 * jnp.ones(1), 2 * jnp.ones(1)))
+    adversary = property(lambda self: Box(-2 * jnp.ones(1), 2 * jnp.ones(1)))
+    neutral = property(lambda self: jnp.zeros(1))
+    observation = property(lambda self: Box(-4 * jnp.ones(1), 4 * jnp.ones(1)))
+    scale = property(lambda self: jnp.ones(1))
+    reward_range = property(lambda self: (jnp.float32(-4), jnp.float32(4)))
+
+    def execute(self, action, adversary):
+        return execution(self.mixture, self.strength, action, adversary)
+
+    def model_input(self, obs, executed, adversary):
+        return jnp.concatenate([obs, executed, adversary], -1)
+
+    def reward(self, obs, executed, adversary, next_obs):
+        theirs = 0.0 if self.mixture else PRICE * jnp.square(adversary[..., 0])
+        return -jnp.square(obs[..., 0]) - COST * jnp.square(executed[..., 0]) + theirs
+
+    def sample(self, key, n):
+        return jax.random.uniform(key, (n, 1), minval=-1.5, maxval=1.5)
+
+    def reset(self, key):
+        return jax.random.uniform(key, (1,), minval=-1.5, maxval=1.5)
+
+    def observe(self, state):
+        return state
+
+    def step(self, state, executed, adversary):
+        push = 0.0 if self.mixture else D * adversary
+        return (A * state + B * executed + push).clip(-4, 4)
+
+
+def saddle():
+    """Slopes of both players' answers to s at the fixed point of V = -P s^2."""
+    p = 1.0
+    for _ in range(500):
+        g = DISCOUNT * p
+        # -(COST + g B^2) a - g B D abar = g A B s  and  (PRICE - g D^2) abar - g B D a = g A D s
+        system = np.array([[-(COST + g * B * B), -g * B * D], [-g * B * D, PRICE - g * D * D]])
+        mine, theirs = np.linalg.solve(system, [g * A * B, g * A * D])
+        p = 1 + COST * mine**2 - PRICE * theirs**2 + g * (A + B * mine + D * theirs) ** 2
+    return mine, theirs
+
+
+def learned(algo, game, episodes, **options):
+    numbers = {"discount": DISCOUNT, "width": 32, "random_episodes": 2, "horizon": game.horizon, **options}
+    config = TrainConfig.preset("pendulum", algo=algo, episodes=episodes, **numbers)
+    env, protocol = ZeroSumEnv(game), training.protocol_of(config)
+    state = protocol.initial(config, env)
+    for index in range(episodes):
+        state, _ = protocol.episode(config, env, state, index)
+    return state
+
+
+def slopes(pair, game):
+    """How both players' modes answer to s, around 0."""
+    points = jnp.array([[-0.8], [0.8]])
+    mine, theirs = pair.policy(points)[:, 0], pair.response(points, jnp.zeros((2, 1)))[:, 0]
+    return float(mine[1] - mine[0]) / 1.6, float(theirs[1] - theirs[0]) / 1.6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("algo", "episodes", "options"),
+    [
+        ("maximin-mf", 150, {"batch": 64, "learning_rate": 2e-3}),
+        ("rarl", 1200, {"learning_rate": 1e-3, "divergence": 0.02}),
+        ("rap", 2000, {"learning_rate": 1e-3, "divergence": 0.02, "population": 2}),
+    ],
+)
+def test_both_players_find_the_saddle(algo, episodes, options):
+    game = LinearQuadratic()
+    mine, theirs = slopes(learned(algo, game, episodes, **options).output, game)
+    assert (mine, theirs) == pytest.approx(saddle(), abs=0.15)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("algo", "episodes"), [("sac", 100), ("ppo", 600)])
+def test_one_player_finds_the_regulator(algo, episodes):
+    """Without an adversary the slope is that of the discounted linear-quadratic regulator."""
+    p = 1.0
+    for _ in range(500):
+        g = DISCOUNT * p
+        gain = -g * A * B / (COST + g * B * B)
+        p = 1 + COST * gain**2 + g * (A + B * gain) ** 2
+    options = {"batch": 64, "learning_rate": 2e-3} if algo == "sac" else {"learning_rate": 1e-3, "divergence": 0.02}
+    state = learned(algo, LinearQuadratic(), episodes, setting="none", **options)
+    assert slopes(state.output, LinearQuadratic())[0] == pytest.approx(gain, abs=0.12)
+
+
+class Tug(LinearQuadratic):
+    """The reward x - x^2 / 4 grows with what is executed: each player pulls to its end of the box."""
+
+    def reward(self, obs, executed, adversary, next_obs):
+        return executed[..., 0] - jnp.square(executed[..., 0]) / 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mixture", ["noisy", "probabilistic"])
+def test_deterministic_players_of_a_mixture(mixture):
+    options = {"setting": "action", "mixture": mixture, "batch": 64, "learning_rate": 2e-3, "strength": 0.2}
+    pair = learned("ar-ddpg", Tug(0.2, mixture=mixture), 120, **options).output
+    here = jnp.zeros((1, 1))
+    assert float(pair.policy(here)[0, 0]) > 1.7
+    assert float(pair.response(here, here)[0, 0]) < -1.7
+
+
+class Gamble(LinearQuadratic):
+    """r = a (1 - 3 m), the parameter m in [0, 1] held over the episode.
+
+    On average that is -a / 2, and a = -2 is best; of the worst fifth either sign of a loses, and a = 0 is best.
+    """
+
+    adversary = property(lambda self: Box(jnp.zeros(1), jnp.ones(1)))
+
+    def reward(self, obs, executed, adversary, next_obs):
+        return executed[..., 0] * (1 - 3 * adversary[..., 0])
+
+
+@pytest.mark.slow
+def test_the_mean_and_the_worst_fifth_want_different_things():
+    options = {"setting": "parameter", "learning_rate": 1e-3, "divergence": 0.02}
+    game = Gamble(scope="episode", horizon=5)
+    bold = learned("domain-randomization", game, 800, **options).output.policy(jnp.zeros((1, 1)))[0, 0]
+    careful = learned("ep-opt", game, 1500, **options).output.policy(jnp.zeros((1, 1)))[0, 0]
+    assert bold < -1.5
+    assert abs(float(careful)) < 0.5
+
+
+def test_the_worst_episodes_have_the_tail_as_their_mean():
+    """CVaR of a uniform return at 20 % is a tenth of its range."""
+    returns = jax.random.uniform(jax.random.key(0), (10_000,))
+    kept = on_policy.worst(returns, 0.2)
+    assert float(kept.sum()) == 2000
+    assert float((kept * returns).sum() / kept.sum()) == pytest.approx(0.1, abs=0.005)
+
+
+def test_advantages_know_an_end_from_a_cut():
+    """Reward 1 a step, V = 10: at an end the rest is worth 0, at a cut the critic's 10 is what follows."""
+    numbers = Numbers(*(jnp.float32(x) for x in (0.9, 0.5, 0.0, 0.2, 1.0)))
+    alive = jnp.array([[1.0, 1, 0], [1, 1, 1]])
+    ended = jnp.array([[0.0, 1, 0], [0, 0, 0]])
+    zero = jnp.zeros((2, 3, 1))
+    played = Rollouts(jnp.zeros((2, 4, 1)), zero, alive, alive, ended)
+    found = advantages(jnp.full((2, 4), 10.0), played, numbers)
+    going_on = 1 + 0.9 * 10 - 10
+    np.testing.assert_allclose(found[0], [going_on + 0.45 * (1 - 10), 1 - 10, 0], atol=1e-5)
+    np.testing.assert_allclose(found[1], [going_on * (1 + 0.45 + 0.45**2), going_on * 1.45, going_on], atol=1e-5)
+
+
+TINY = {"horizon": 12, "width": 8, "batch": 8, "passes": 3, "rollouts": 3}
+HOME = {"ep-opt": "parameter", "domain-randomization": "parameter", "ar-ddpg": "action"}
+
+
+@pytest.mark.parametrize("algo", MODEL_FREE)
+@pytest.mark.parametrize("env", ["pendulum", "inverted-pendulum"])
+def test_a_run_goes_on_to_the_same_numbers_and_can_be_attacked(algo, env, tmp_path):
+    config = TrainConfig.preset(env, algo=algo, setting=HOME.get(algo, "adversarial"), episodes=7, **TINY)
+    training.train(config, tmp_path / "whole")
+    training.train(dataclasses.replace(config, episodes=4), tmp_path / "part")
+    training.resume(tmp_path / "part", 7)
+    whole, part = ((tmp_path / name / "metrics.jsonl").read_text() for name in ("whole", "part"))
+    assert whole == part
+    assert len(whole.splitlines()) == 7
+    for name in ("policy", "policy-last"):
+        assert (tmp_path / "whole" / name / "arrays.safetensors").read_bytes() == (
+            tmp_path / "part" / name / "arrays.safetensors"
+        ).read_bytes()
+    agent = rhucrl.load(tmp_path / "whole")
+    case = rhucrl.worst_case(agent, training.env_of(config), only=["constant"])
+    assert np.isfinite(case.worst)
+    assert json.loads(whole.splitlines()[-1])["steps"] <= 12
+
+
+def test_unsuitable_pairings_are_told(capsys):
+    for arguments, told in [
+        (["--algo", "ep-opt"], "made for --setting parameter, not for adversarial"),
+        (["--algo", "ar-ddpg", "--setting", "adversarial"], "made for --setting action"),
+        (["--algo", "rarl", "--scope", "episode"], "acts at every step"),
+        (["--algo", "sacc"], "did you mean 'sac'?"),
+    ]:
+        assert cli.main(["train", "pendulum", *arguments]) == 2
+        assert told in capsys.readouterr().err
+    with pytest.raises(UsageError, match="made for"):
+        rhucrl.EPOpt(rhucrl.make("hopper", "adversarial"))

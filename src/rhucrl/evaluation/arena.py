@@ -6,6 +6,7 @@ episode began. A reward that is the same until the fall says nothing about how n
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -19,14 +20,14 @@ from jaxtyping import Array, Float
 from rhucrl.envs.face import AgentView, ZeroSumEnv
 from rhucrl.envs.game import JaxGame
 from rhucrl.errors import UsageError
-from rhucrl.evaluation.adversaries import Member, respond
+from rhucrl.evaluation.adversaries import FAMILIES, Member, member, respond, size
 from rhucrl.evaluation.rollouts import Keys, Policy, Trajectory, rollout
 
 Adversary = Callable[[Any, Any], Any]
 Acting = Callable[[np.ndarray], np.ndarray]
 Score = tuple[float, float]
 
-TOGETHER = 32  # episodes that one program plays side by side
+TOGETHER = 16  # episodes that one program plays side by side
 SLACK = 1e-3  # an action may leave its box by so much of its width: rounding
 
 
@@ -167,7 +168,7 @@ class JaxArena:
 
     def __init__(self, policy: Policy, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] = nothing):
         self.env, self.act, self._watch = env, acting(policy, env, clip), watch
-        self.policy, self._clip, self._steps = policy, clip, 0
+        self.policy, self._clip, self._steps, self._sizes = policy, clip, 0, sizes_of(env.game)  # type: ignore[arg-type]
 
     @property
     def steps(self) -> int:
@@ -193,13 +194,12 @@ class JaxArena:
         if hasattr(first, "depth"):  # it plans, step by step
             seeds = np.asarray(jax.random.key_data(keys))[:, -1].tolist()
             return [[play(self.env, self.act, first.bind(self.env, self.act), seed) for seed in seeds]]
-        if not isinstance(first, Member):
-            game = game.nominal() if first is None else game
-            return [self._checked(jax.device_get(episodes(game, self.policy, first or neutral(game), keys)))]
-        few = [a for a in adversaries[:TOGETHER] if isinstance(a, Member) and a.family == first.family]
-        few = [a for a in few if a.weights.size == first.weights.size]
-        weights = np.stack([a.weights for a in few] + [first.weights] * (TOGETHER - len(few)))
-        told = jax.device_get(against(game, self.policy, first.family, jnp.asarray(weights, jnp.float32), keys))
+        if first is None:
+            game, adversaries = game.nominal(), [member(game, "constant", np.zeros(game.adversary.size))]
+        elif not isinstance(first, Member):
+            return [self._checked(jax.device_get(episodes(game, self.policy, first, keys)))]
+        few: Any = list(itertools.takewhile(lambda a: isinstance(a, Member), adversaries[:TOGETHER]))
+        told = jax.device_get(against(game, self.policy, *encoded(few, self._sizes), keys))
         return [self._checked(jax.tree.map(lambda x, i=i: x[i], told)) for i in range(len(few))]
 
     def _checked(self, told: Told) -> list[Played]:
@@ -220,26 +220,42 @@ class Told(NamedTuple):
     odd_at: Float[Array, "k p"]
 
 
-def neutral(game: JaxGame) -> Adversary:
-    return lambda obs, time: game.neutral
-
-
 @eqx.filter_jit
 def episodes(game: JaxGame, policy: Policy, adversary: Adversary, keys: Keys) -> Told:
     return jax.vmap(lambda key: digest(game, rollout(game, policy, adversary, key)))(keys)
 
 
-@eqx.filter_jit
-def against(game: JaxGame, policy: Policy, family: str, weights: Float[Array, "n w"], keys: Keys) -> Told:
-    """Episodes against each member of a family."""
+def sizes_of(game: JaxGame) -> dict[str, int]:
+    """The number of weights of each family's members; sequences have an action for every step."""
+    return {name: size(game, name) for name in FAMILIES} | {"sequence": game.horizon * game.adversary.size}
 
-    def one(weights: Array) -> Told:
+
+def encoded(some: Sequence[Member], sizes: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Members' families as numbers, and their weights, filled up to the same length."""
+    codes, rows = np.zeros(TOGETHER, np.int32), np.zeros((TOGETHER, max(sizes.values())), np.float32)
+    for i, one in enumerate(some):
+        weights, wanted = one.weights, sizes[one.family]
+        if weights.size < wanted:
+            actions = weights.reshape(-1, one.low.size)
+            weights = actions[np.arange(one.horizon) * len(actions) // one.horizon].ravel()
+        codes[i], rows[i, :wanted] = list(FAMILIES).index(one.family), weights
+    return codes, rows
+
+
+@eqx.filter_jit
+def against(game: JaxGame, policy: Policy, codes: Any, weights: Any, keys: Keys) -> Told:
+    """Episodes against each of some members of families: one program for all, as policies take long to compile."""
+    sizes, (low, high), codes, weights = sizes_of(game), game.adversary, jnp.asarray(codes), jnp.asarray(weights)
+
+    def one(code: Array, weights: Array) -> Told:
         def adversary(obs: Array, time: Array) -> Array:
-            return respond(family, weights, *game.adversary, obs / game.scale, time / game.horizon)
+            seen, phase = obs / game.scale, time / game.horizon
+            acts = [lambda w, n=name: respond(n, w[: sizes[n]], low, high, seen, phase) for name in FAMILIES]
+            return jax.lax.switch(code, acts, weights)
 
         return episodes(game, policy, adversary, keys)
 
-    return jax.vmap(one)(weights)
+    return jax.vmap(one)(codes, weights)
 
 
 def digest(game: JaxGame, path: Trajectory) -> Told:

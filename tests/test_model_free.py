@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rhucrl.solvers.model_free import Batch, Memory, Options, Player, begin, practise, unit_policy, update
+import rhucrl
+from rhucrl.solvers.model_free import Batch, Options, Player, begin, memory, unit_policy, update
 
 OPTIONS = Options(width=32, batch=64, learning_rate=3e-3, every=8)
 
@@ -15,7 +16,7 @@ def solved(players, reward, updates=1500, goes_on=0.0, discount=0.99):
     """Each player's mode at s = -.5 and .5, and the learner, after learning from random actions."""
     generator, options = np.random.default_rng(0), OPTIONS._replace(discount=discount)
     shape = (updates // 50, 50, options.batch)
-    learner = begin(players, np.ones(1), options.width, jax.random.key(0))
+    learner = begin(players, np.ones(1), options, jax.random.key(0))
     for i in range(shape[0]):
         obs = generator.uniform(-1, 1, (*shape[1:], 1)).astype(np.float32)
         action = generator.uniform(-1, 1, (*shape[1:], len(players))).astype(np.float32)
@@ -55,10 +56,10 @@ def test_the_value_of_going_on(sign):
 
 
 def test_a_memory_forgets_the_oldest():
-    memory = Memory(4, 1, 1)
+    store = memory(4, 1, 1)
     for i in range(6):
-        memory.add([i], [0.0], float(i), [i + 1], True)
-    drawn = memory.draw(np.random.default_rng(0), 8, 16)
+        store = store.add([i], [0.0], float(i), [i + 1], True)
+    drawn = store.draw(np.random.default_rng(0), 8, 16)
     assert set(np.unique(drawn.reward)) == {2, 3, 4, 5}
     np.testing.assert_array_equal(drawn.following[..., 0], drawn.reward + 1)
 
@@ -79,10 +80,11 @@ class Corridor(gym.Env):
         return np.array([self.x]), float(action[0]), self.x >= 3.5, self.time >= 20, {}
 
 
-def test_practice_is_reproducible_and_learns():
-    runs = [list(practise(Corridor(), np.ones(1), OPTIONS, 3, 1500)) for _ in range(2)]
-    first, second = ([p.gain for p in run] for run in runs)
-    np.testing.assert_array_equal(first, second)
-    assert runs[0][-1].steps == 1500
-    assert np.nanmean(first[-6:]) > 28  # of 35
-    assert np.mean(first[:4]) < 15
+def test_an_agent_learns_to_walk():
+    env = rhucrl.wrap(Corridor(), "none", horizon=20, reward="learned", terminated="learned")
+    gains = {}
+    for seed in (3, 3, 4):
+        agent = rhucrl.SAC(env, seed=seed, width=32, batch=64, learning_rate=3e-3).learn(70)
+        gains.setdefault(seed, []).append(rhucrl.worst_case(agent, env, only=["constant"]).nominal)
+    assert gains[3][0] == gains[3][1]
+    assert min(gains[3][0], gains[4][0]) > 33  # of 35

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -84,49 +85,71 @@ def deployed(config: TrainConfig, pair: Pair, game: Game) -> Opponent:
     return pair.response
 
 
-def to_unit(box: Box, action: Any) -> np.ndarray:
-    low, high = np.asarray(box.low), np.asarray(box.high)
-    return 2 * (action - low) / np.where(high > low, high - low, 1.0) - 1
+class Practice(NamedTuple):
+    """An episode that was learned from."""
+
+    learner: Learner
+    memory: Memory
+    earned: float
+    steps: int
+    told: dict[str, float]
 
 
-def episode(config: TrainConfig, env: ZeroSumEnv, state: State, index: int) -> tuple[State, dict]:
-    """Episode `index`: played by both policies with their noise, learned from on the way."""
-    env = training_env(config, env)
-    game, options, players = env.game, options_of(config), players_of(config, env.game)
-    keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index))
-    generator, boxes = np.random.default_rng([config.seed, index]), (game.agent, game.adversary)[: len(players)]
-    learner, store = state.learner, Memory(Batch(*map(np.array, state.replay.rows)), int(state.replay.count))
-    spans = [(np.asarray(box.low), np.asarray(box.high)) for box in boxes]
+def practise(
+    env: ZeroSumEnv, players: tuple[Player, ...], other: Callable[[np.ndarray], np.ndarray], learner: Learner,
+    store: Memory, options: Options, exploration: float | None, key: PRNGKeyArray,
+) -> Practice:  # fmt: skip
+    """An episode of the players that learn, the `other` one acting as it does; None explores by random actions."""
+    game, keys = env.game, jax.random.split(key)
+    generator = np.random.default_rng(seed := seed_of(keys[0]))
+    boxes = {1: game.agent, -1: game.adversary}
+    spans = [tuple(np.asarray(x) for x in boxes[player.sign]) for player in players]
     hosts, told, earned, taken = on_host(learner), {}, 0.0, 0
     units: list[np.ndarray] = []
 
     def act(obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         units[:] = [decide(host, obs, player.size) for host, player in zip(hosts, players, strict=True)]
         placed = [low + (unit + 1) / 2 * (high - low) for unit, (low, high) in zip(units, spans, strict=True)]
-        return placed[0], placed[1] if len(placed) > 1 else env.neutral
+        if len(placed) == 2:
+            return placed[0], placed[1]
+        return (placed[0], other(obs)) if players[0].sign > 0 else (other(obs), placed[0])
 
     def decide(host: Any, obs: np.ndarray, size: int) -> np.ndarray:
-        if index < config.random_episodes:
+        if exploration is None:
             return generator.uniform(-1, 1, size)
         noise = generator.standard_normal(size, np.float32)
-        if options.deterministic:
-            return np.clip(host(obs, None) + config.exploration * noise, -1, 1)
-        return host(obs, noise)
+        return np.clip(host(obs, None) + exploration * noise, -1, 1) if options.deterministic else host(obs, noise)
 
-    for step in steps(env, act, seed_of(keys[0])):
+    for step in steps(env, act, seed):
         done = to_unit(game.agent, step.executed) if options.mixture else np.concatenate(units)
         store = store.add(step.obs, done, step.reward, step.following, not step.terminated)
         earned, taken = earned + step.reward, taken + 1
-        if store.count % options.every == 0 and index >= config.random_episodes:
+        if store.count % options.every == 0 and exploration is not None:
             batches = store.draw(generator, max(1, round(options.updates * options.every)), options.batch)
             learner, told = update(learner, batches, players, options, jax.random.fold_in(keys[1], taken))
             hosts = on_host(learner)
-    pair = pair_of(game, learner)
-    state = State(learner, store._replace(count=np.int32(store.count)), pair, pair, jnp.int32(index))
-    metrics = {"episode": index, "return": earned, "steps": taken, "output_episode": index}
-    return state, metrics | {name: float(x) for name, x in told.items()}
+    return Practice(learner, store, earned, taken, {name: float(x) for name, x in told.items()})
+
+
+def to_unit(box: Box, action: Any) -> np.ndarray:
+    low, high = np.asarray(box.low), np.asarray(box.high)
+    return 2 * (action - low) / np.where(high > low, high - low, 1.0) - 1
 
 
 def on_host(learner: Learner) -> list[Any]:
     """All players' policies in NumPy, in their unit boxes."""
     return [unit_policy(net, learner.normaliser).on_host() for net in learner.networks.actors]
+
+
+def episode(config: TrainConfig, env: ZeroSumEnv, state: State, index: int) -> tuple[State, dict]:
+    """Episode `index`: played by both policies with their noise, learned from on the way."""
+    env = training_env(config, env)
+    store = Memory(Batch(*map(np.array, state.replay.rows)), int(state.replay.count))
+    exploration = None if index < config.random_episodes else config.exploration
+    played = practise(
+        env, players_of(config, env.game), lambda obs: env.neutral, state.learner, store, options_of(config),
+        exploration, jax.random.fold_in(jax.random.key(config.seed), index),
+    )  # fmt: skip
+    pair, replay = pair_of(env.game, played.learner), played.memory._replace(count=np.int32(played.memory.count))
+    metrics = {"episode": index, "return": played.earned, "steps": played.steps, "output_episode": index}
+    return State(played.learner, replay, pair, pair, jnp.int32(index)), metrics | played.told

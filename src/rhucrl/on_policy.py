@@ -85,14 +85,14 @@ def episode(config: TrainConfig, env: ZeroSumEnv, state: State, index: int) -> t
     value = game.adversary.place(jax.random.uniform(keys[1], (game.adversary.size,), minval=-1.0))
     held = value if row.adversaries == "sampled" else game.neutral
     opponent = Gaussian(state.adversaries[who].actor, normaliser(game), game.adversary) if state.adversaries else None
-    played: Any
     if isinstance(game, JaxGame):
         played = in_jax(game, policy, opponent, held, keys[2])
     else:
         played = on_host(env, policy, opponent, np.asarray(held), keys[2])
     place = index % config.rollouts
-    pending = jax.tree.map(lambda all, one: all.at[place].set(one), state.pending, Pending(*played, jnp.float32(who)))
-    told = {"return": float(played[3].sum()), "steps": int(played[4].sum())}
+    played = played._replace(who=jnp.float32(who))
+    pending = jax.tree.map(lambda all, one: all.at[place].set(one), state.pending, played)
+    told = {"return": float(played.reward.sum()), "steps": int(played.alive.sum())}
     state = state._replace(pending=pending)
     if place == config.rollouts - 1:
         state, learned = learn(config, game, state)
@@ -128,7 +128,7 @@ def worst(returns: Float[Array, " n"], share: float) -> Float[Array, " n"]:
 
 
 @compiled()
-def in_jax(game: JaxGame, policy: Gaussian, opponent: Gaussian | None, held: Array, key: PRNGKeyArray) -> tuple:
+def in_jax(game: JaxGame, policy: Gaussian, opponent: Gaussian | None, held: Array, key: PRNGKeyArray) -> Pending:
     keys = jax.random.split(key, 4)
     noises = [
         jax.random.normal(k, (game.horizon, box.size))
@@ -150,10 +150,14 @@ def in_jax(game: JaxGame, policy: Gaussian, opponent: Gaussian | None, held: Arr
         step, start, (noises[0], noises[1], jnp.arange(game.horizon))
     )
     obs = jnp.concatenate([obs, game.observe(final)[None]])
-    return obs, *noises, reward, alive.astype(jnp.float32), ended.astype(jnp.float32)
+    mine, theirs = noises
+    alive, ended = (x.astype(jnp.float32) for x in (alive, ended))
+    return Pending(obs, mine, theirs, reward, alive, ended, jnp.float32(0))
 
 
-def on_host(env: ZeroSumEnv, policy: Gaussian, opponent: Gaussian | None, held: np.ndarray, key: PRNGKeyArray) -> tuple:
+def on_host(
+    env: ZeroSumEnv, policy: Gaussian, opponent: Gaussian | None, held: np.ndarray, key: PRNGKeyArray
+) -> Pending:
     game, seed = env.game, seed_of(key)
     generator, t = np.random.default_rng(seed), game.horizon
     noises = [generator.standard_normal((t, box.size), np.float32) for box in (game.agent, game.adversary)]
@@ -168,4 +172,5 @@ def on_host(env: ZeroSumEnv, policy: Gaussian, opponent: Gaussian | None, held: 
         obs[time], obs[time + 1] = step.obs, step.following
         columns[:, time] = step.reward, 1.0, step.terminated
         time += 1
-    return obs, *noises, *columns
+    rows: list[Any] = [obs, *noises, *columns]
+    return Pending(*rows, who=jnp.float32(0))

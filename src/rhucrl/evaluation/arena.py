@@ -44,6 +44,7 @@ class Arena(Protocol):
 
     env: ZeroSumEnv
     act: Acting
+    watch: Callable[[], None]
 
     @property
     def steps(self) -> int: ...
@@ -127,7 +128,7 @@ class HostArena:
     ):  # fmt: skip
         if not isinstance(env, ZeroSumEnv):
             raise UsageError("this game's system runs on the host: give the environment that rhucrl.make or wrap made")
-        self.env, self.act, self._watch, self._crew = env, acting(policy, env, clip), watch, crew
+        self.env, self.act, self.watch, self._crew = env, acting(policy, env, clip), watch, crew
         self._calm = env.at(0.0)
 
     @property
@@ -140,13 +141,13 @@ class HostArena:
 
     def play(self, adversaries: Sequence[Adversary | None], seeds: Sequence[int]) -> list[list[Played]]:
         if self._crew and all(hasattr(adversary, "is_data") for adversary in adversaries):
-            return self._crew.play(adversaries, seeds, self._watch)
+            return self._crew.play(adversaries, seeds, self.watch)
         return [[self._one(adversary, seed) for seed in seeds] for adversary in adversaries]
 
     def _one(self, adversary: Adversary | None, seed: int) -> Played:
         env = self._calm if adversary is None else self.env
         played = play(env, self.act, bound(adversary, env, self.act), seed)
-        self._watch()
+        self.watch()
         return played
 
 
@@ -167,7 +168,7 @@ class JaxArena:
     """Episodes side by side, in one compiled program; the policy is a pure batched JAX function."""
 
     def __init__(self, policy: Policy, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] = nothing):
-        self.env, self.act, self._watch = env, acting(policy, env, clip), watch
+        self.env, self.act, self.watch = env, acting(policy, env, clip), watch
         self.policy, self._clip, self._steps, self._sizes = policy, clip, 0, sizes_of(env.game)  # type: ignore[arg-type]
 
     @property
@@ -183,7 +184,7 @@ class JaxArena:
         rows: list[list[Played]] = []
         while len(rows) < len(adversaries):
             rows += self._some(adversaries[len(rows) :], keys)
-            self._watch()
+            self.watch()
         self._steps += sum(played.steps for row in rows for played in row)
         return rows
 

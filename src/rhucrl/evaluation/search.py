@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from rhucrl.algorithms import EVERY
-from rhucrl.envs.face import AdversaryView
 from rhucrl.envs.game import Game, JaxGame
 from rhucrl.envs.pendulum import Pendulum
 from rhucrl.errors import UsageError
@@ -23,7 +22,8 @@ from rhucrl.evaluation.adversaries import WIDTH, member, members
 from rhucrl.evaluation.arena import Arena, JaxArena, Score, score
 from rhucrl.evaluation.planning import planner
 from rhucrl.evaluation.rollouts import rollout
-from rhucrl.solvers.model_free import Options, practise
+from rhucrl.off_policy import practise
+from rhucrl.solvers.model_free import Options, Player, begin, memory
 
 HELD = 25  # steps for which a random action is held
 START, SPREAD = 2.0, 0.5  # standard deviations of the first networks, and of a search around a chosen member
@@ -129,14 +129,21 @@ def planning(depth: int) -> Attack:
 
 def sac(search: Search, generator: np.random.Generator) -> list[Any]:
     """The paper's attack: an adversary learns against the frozen agent; its last and its best policy count."""
-    game, effort, arena = search.game, search.effort, search.arena
+    game, arena, players = search.game, search.arena, (Player(search.game.adversary.size, -1),)
     options = Options(width=WIDTH, batch=128, every=16, learning_rate=1e-3)
-    course = practise(
-        AdversaryView(arena.env, arena.act), np.asarray(game.scale), options, search.seed, effort.sac * game.horizon
-    )
-    episodes = [practised for _, practised in zip(range(effort.sac), course, strict=False)]
-    best = max(episodes, key=lambda practised: practised.gain)
-    return [member(game, "deep", _flat(practised.policy.net)) for practised in (episodes[-1], best)]
+    key = jax.random.key(search.seed)
+    learner, found = begin(players, game.scale, options, key), []
+    store = memory(search.effort.sac * game.horizon, game.observation.size, game.adversary.size)
+    for index in range(search.effort.sac):
+        exploration = None if index == 0 else 0.0
+        played = practise(
+            arena.env, players, arena.act, learner, store, options, exploration, jax.random.fold_in(key, index)
+        )
+        learner, store = played.learner, played.memory
+        found.append((played.earned, learner.networks.actors[0]))
+        arena.watch()
+    best = min(found[1:] or found, key=lambda pair: pair[0])
+    return [member(game, "deep", _flat(actor)) for _, actor in (found[-1], best)]
 
 
 def _flat(net: Any) -> np.ndarray:
@@ -197,8 +204,11 @@ def as_data(game: Any, policy: Any, adversary: Any) -> Any:
 
 def is_certain(game: Game) -> bool:
     """Whether nothing is random: neither starts nor what is executed."""
+    if not isinstance(game, JaxGame):
+        return False
+    starts = jax.vmap(game.reset)(jax.random.split(jax.random.key(0), 2))
     outcomes = jax.eval_shape(lambda game: game.execute(game.agent.low, game.neutral), game).action.shape[0]
-    return isinstance(game, JaxGame) and outcomes == 1
+    return outcomes == 1 and bool((starts[0] == starts[1]).all())
 
 
 @dataclass(frozen=True, eq=False)

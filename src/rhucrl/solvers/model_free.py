@@ -6,10 +6,9 @@ reward: +1 the agent, -1 the adversary. One loss moves every network, so that on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,7 +28,6 @@ class Options(NamedTuple):
     batch: int = 256
     updates: float = 1.0  # per step of the environment
     every: int = 8
-    random_steps: int = 100
     capacity: int = 1_000_000
     discount: float = 0.99
     learning_rate: float = 3e-4
@@ -193,44 +191,3 @@ class Memory(NamedTuple):
 def memory(capacity: int, inputs: int, outputs: int) -> Memory:
     shapes = ((inputs,), (outputs,), (), (inputs,), ())
     return Memory(Batch(*(np.zeros((capacity, *shape), np.float32) for shape in shapes)), 0)
-
-
-class Practised(NamedTuple):
-    """An episode of learning: its return (nan if it was cut), the steps so far, the policy after it, what was told."""
-
-    gain: float
-    steps: int
-    policy: Gaussian
-    told: dict[str, Any]
-
-
-def practise(env: gym.Env, scale: Any, options: Options, seed: int, most: int) -> Iterator[Practised]:
-    """Soft actor-critic on any environment with a box of actions, for at most `most` steps; one item per episode."""
-    box: Any = env.action_space
-    players, generator = (Player(box.shape[0]),), np.random.default_rng([seed, 1])
-    low, high = (np.asarray(x, np.float32) for x in (box.low, box.high))
-    key = jax.random.key(seed)
-    learner, store = begin(players, scale, options, key), memory(min(options.capacity, most), len(scale), *box.shape)
-    act, told, steps = on_host(learner), {}, 0
-    (obs, _), gain, over = env.reset(seed=seed), 0.0, False
-    while steps < most:
-        unit = (
-            generator.uniform(-1, 1, box.shape) if steps < options.random_steps
-            else act(obs, generator.standard_normal(box.shape, np.float32))
-        )  # fmt: skip
-        following, reward, terminated, truncated, _ = env.step(low + (unit + 1) / 2 * (high - low))
-        store = store.add(obs, unit, reward, following, not terminated)
-        obs, gain, steps, over = following, gain + float(reward), steps + 1, terminated or truncated
-        if steps >= options.random_steps and steps % options.every == 0:
-            batches = store.draw(generator, round(options.updates * options.every), options.batch)
-            learner, told = update(learner, batches, players, options, jax.random.fold_in(key, steps))
-            act = on_host(learner)
-        if over or steps == most:
-            gain = gain if over else np.nan
-            yield Practised(gain, steps, unit_policy(learner.networks.actors[0], learner.normaliser), told)
-            (obs, _), gain = env.reset(), 0.0
-
-
-def on_host(learner: Learner) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
-    """The first player's policy in NumPy."""
-    return unit_policy(learner.networks.actors[0], learner.normaliser).on_host()

@@ -1,15 +1,20 @@
-"""SBX's soft actor-critic, its defaults: `python peer_sac.py TASK STEPS SEED` prints CPU seconds and ten returns."""
+"""Another library's algorithm with its defaults: `python peer.py ALGO TASK LIBRARY STEPS SEED`.
 
+Prints CPU seconds of learning and ten returns.
+"""
+
+import importlib
 import sys
 import time
 
 import gymnasium as gym
-from sbx import SAC
 
-task, steps, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+algo, task, library, steps, seed = sys.argv[1:]
+module = importlib.import_module({"sb3": "stable_baselines3", "sbx": "sbx"}[library])
 env, clock = gym.make(task), time.process_time()
-model = SAC("MlpPolicy", env, seed=seed, learning_starts=100, verbose=0)
-model.learn(steps)
+more = {"learning_starts": 200} if algo == "sac" else {}
+model = getattr(module, algo.upper())("MlpPolicy", env, seed=int(seed), **more)
+model.learn(int(steps))
 cpu, returns = time.process_time() - clock, []
 for trial in range(10):
     (obs, _), gain, over = env.reset(seed=1000 + trial), 0.0, False

@@ -20,7 +20,7 @@ from rhucrl.evaluation.findings import Folder
 from rhucrl.evaluation.search import Effort, Search
 
 TINY = Effort(16, 2, 1, 6, 2, (9,), 2, 1, 2)
-FULL = TINY._replace(depths=(1, 4), sac=2)
+FULL = TINY._replace(depths=(1, 4), evolution=2, sac=2)
 
 
 class Alternating(gym.Env):
@@ -185,6 +185,18 @@ def test_the_search_refits():
         start = searching.START * np.random.default_rng(seed).normal(size=(24, adversaries.size(env.game, "network")))
         (found,) = search.cross_entropy("network", start, np.random.default_rng(100 + seed))
         assert np.square(found.weights - 1).sum() < search.ranked("network", start)[1][0][0] / 20
+
+
+def test_sequences_evolve():
+    """A wind that changes its side at every step takes everything: only a sequence of single steps has it."""
+    env = game(reward=lambda sign, wind: np.square(wind - 0.8 * sign) / 2)
+    start = np.zeros((1, 20))
+    begun = Search(HostArena(still, env), TINY, None, [0], 0).evolve(start, np.random.default_rng(0))
+    search = Search(HostArena(still, env), TINY._replace(evolution=150, population=16), None, [0], 0)
+    found = search.evolve(start, np.random.default_rng(0))
+    before, after = (gains(HostArena(still, env), one[0], [0])[0] for one in (begun, found))
+    assert before == pytest.approx(20 * 0.32)
+    assert after < 0.1 * before
 
 
 class Predicts:

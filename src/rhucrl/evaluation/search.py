@@ -26,6 +26,7 @@ from rhucrl.off_policy import practise
 from rhucrl.solvers.model_free import Options, Player, begin, memory
 
 HELD = 25  # steps for which a random action is held
+SHIFT = 3  # steps by which the rest of a sequence moves at most when it evolves
 START, SPREAD = 2.0, 0.5  # standard deviations of the first networks, and of a search around a chosen member
 
 
@@ -42,6 +43,7 @@ class Effort(NamedTuple):
     seen: int  # episodes that a search judges an adversary by
     unseen: int  # episodes of a replay
     depths: tuple[int, ...] = ()  # steps that planners look ahead
+    evolution: int = 0  # generations of evolved sequences
     sac: int = 0  # episodes of soft actor-critic
     grids: tuple[int, ...] = ()  # of best responses by dynamic programming, where the game allows it
     strays: int = 0  # from each of them
@@ -87,6 +89,29 @@ class Search(NamedTuple):
             champions.append(best[0])
         return [member(self.game, family, min(champions, key=lambda pair: pair[0])[1])]
 
+    def evolve(self, start: np.ndarray, generator: np.random.Generator) -> list[Any]:
+        """From the worst sequence of `start`: stretches of it go to a vertex or move in time; what hurts more stays."""
+        outputs, (champion, *_), (record, *_) = self.game.adversary.size, *self.ranked("sequence", start)
+        for _ in range(self.effort.evolution):
+            drawn = [
+                mutated(champion.reshape(-1, outputs), generator).ravel() for _ in range(self.effort.population // 2)
+            ]
+            (best, *_), (score, *_) = self.ranked("sequence", np.stack(drawn))
+            champion, record = (best, score) if score < record else (champion, record)
+        return [member(self.game, "sequence", champion)]
+
+
+def mutated(actions: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Some stretches, short ones more often than long ones, changed."""
+    actions, steps = actions.copy(), len(actions)
+    for _ in range(1 + generator.poisson(1.0)):
+        begin, length = generator.integers(steps), int(np.ceil(steps ** generator.random() / 2))
+        if generator.random() < 0.7:
+            actions[begin : begin + length] = generator.choice((-1.0, 1.0), actions.shape[1])
+        else:
+            actions[begin:] = np.roll(actions[begin:], generator.integers(-SHIFT, SHIFT + 1), 0)
+    return actions
+
 
 Attack = Callable[[Search, np.random.Generator], list[Any]]
 
@@ -106,8 +131,11 @@ def random_held(search: Search, generator: np.random.Generator) -> list[Any]:
 
 def sequence(search: Search, generator: np.random.Generator) -> list[Any]:
     """Evolution of open-loop sequences."""
-    start = adversaries.sequences(search.game, search.effort.population, HELD, generator)
-    return search.cross_entropy("sequence", start, generator)
+    coarse = adversaries.sequences(search.game, search.effort.population, HELD, generator)
+    rows = np.arange(search.game.horizon) // HELD
+    return search.evolve(
+        coarse.reshape(len(coarse), -1, search.game.adversary.size)[:, rows].reshape(len(coarse), -1), generator
+    )
 
 
 def bang_bang(search: Search, generator: np.random.Generator) -> list[Any]:
@@ -180,15 +208,18 @@ def lattice(size: int, points: int) -> np.ndarray:
 
 def best_response(grid: int) -> Attack:
     def attack(search: Search, generator: np.random.Generator) -> list[Any]:
-        """Dynamic programming against the fixed policy, and the worst stray from what it found.
+        """Dynamic programming against the fixed policy, the worst stray from what it found, and what evolves from both.
 
-        Where a policy jumps, a best response on a grid is a little wrong; the worst of many strays mends that.
+        Where a policy jumps, a best response on a grid is a little wrong, and these mend it.
         """
         arena: Any = search.arena
         keys = jax.vmap(jax.random.key)(jnp.asarray(search.seeds, jnp.uint32))
         guide = oracle.best_response(search.game, arena.policy, grid)[1]  # type: ignore[arg-type]
         stray = oracle.worst_stray(guide, search.effort.strays, jax.random.key(generator.integers(2**31)), keys)
-        return [as_data(search.game, arena.policy, adversary) for adversary in (guide, stray)]
+        found = [as_data(search.game, arena.policy, adversary) for adversary in (guide, stray)]
+        if is_certain(search.game):
+            found += search.evolve(np.stack([one.weights for one in found]), generator)
+        return found
 
     return attack
 
@@ -240,7 +271,7 @@ def battery(search: Search) -> dict[str, Attack]:
         rows |= {f"search-{points}": zoom(points) for points in effort.lattices}
     else:
         rows |= {"random": random, "random-held": random_held, "bang-bang": bang_bang, "cross-entropy": cross_entropy}
-        rows |= {"sequence": sequence} if effort.sac else {}
+        rows |= {"sequence": sequence} if effort.evolution else {}
         rows |= {f"planning-{depth}": planning(depth) for depth in effort.depths if can_plan(search.arena.env)}
         rows |= {"sac": sac} if effort.sac else {}
         if isinstance(game, Pendulum) and isinstance(search.arena, JaxArena):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Budget = Literal["quick", "standard", "thorough"]
 RunFolder = Annotated[Path, Positional, arg(metavar="RUN")]
+NUMBERS = ("return", "steps", "CPU s")  # columns of them
 PLACE = ("setting", "strength", "scope", "mixture", "horizon")
 
 
@@ -212,7 +213,7 @@ def print_table(title: str | None, head: Sequence[str], rows: Sequence[Sequence[
 
     table = Table(title=title, title_justify="left")
     for i, name in enumerate(head):
-        table.add_column(name, justify="right" if i else "left", no_wrap=i == 0)
+        table.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=i == 0)
     for row in rows:
         table.add_row(*row)
     Console().print(table)

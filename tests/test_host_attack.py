@@ -337,6 +337,9 @@ def test_the_adversary_of_training_is_tried_and_saved(tmp_path, monkeypatch):
     again, obs = load_adversary(tmp_path / "trained"), np.array([0.1, -0.05, 0.3, 1.0])
     np.testing.assert_allclose(again(obs, 0), case.adversaries["trained"](obs, 0), rtol=1e-6)
     np.testing.assert_allclose(again.bind(env, None)(obs, 0), again(obs, 0), rtol=1e-5)
+    alone = rhucrl.HUCRL(env, strength=3.0, horizon=20)
+    alone._pair = agent._pair  # it has an adversary's network too, which nobody has taught
+    np.testing.assert_array_equal(searching.Trained(alone).bind(env, None)(obs, 0), env.neutral)
 
 
 def test_the_number_of_processes_does_not_matter(tmp_path):

@@ -62,10 +62,14 @@ class Agent:
             raise UsageError("this agent has not learned yet: call learn(), or rhucrl.load() a saved one")
         return self._pair
 
+    @property
+    def opponent(self) -> Any:
+        """The adversary that it learned with, as an answer to state and action."""
+        return training.protocol_of(self.config).deployed(self.config, self.pair, self.game)
+
     def adversary(self, obs: Array, time: Array) -> Array:
-        """The adversary that it learned with."""
-        opponent = training.protocol_of(self.config).deployed(self.config, self.pair, self.game)
-        return opponent(obs, self.policy(obs))
+        """The same as a function of the state and the step."""
+        return self.opponent(obs, self.policy(obs))
 
     def __call__(self, obs: Array) -> Array:
         return self.policy(obs)

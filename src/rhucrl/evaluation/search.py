@@ -252,8 +252,11 @@ class Trained:
         return self.agent.adversary(obs, time)
 
     def bind(self, env: Any, act: Any) -> Any:
-        network = getattr(self.agent.pair.response, "policy", None)
-        return (lambda obs, time: play(obs)) if (play := network and network.on_host()) else jax.jit(self)
+        network: Any = getattr(self.agent.opponent, "policy", None)
+        if not hasattr(network, "on_host"):
+            return jax.jit(self)
+        play = network.on_host()
+        return lambda obs, time: play(obs)
 
     def save(self, folder: Any) -> None:
         self.agent.save(folder, adversary="trained")

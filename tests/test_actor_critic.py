@@ -48,7 +48,7 @@ def solved(sign: int = 0, reach: float = 0.0, lanes: int = 3, frozen: bool = Fal
         here = world(game, model, replay, sign)
         corners = jnp.array([[-1.0], [1.0]])
         return actor_critic.improve(
-            here, problem, replay, corners, NUMBERS, frozen, 1 if frozen else lanes, 64, 4, 2000, 0.0, False, key
+            here, problem, replay, corners, NUMBERS, frozen, 1 if frozen else lanes, 64, 4, 2000, 0.0, key
         )
 
     problem, _ = improve(problem, jax.random.key(1))
@@ -155,18 +155,3 @@ def test_an_adversary_of_an_episode_answers_once(monkeypatch, scope, held):
         imagined(setting="parameter", scope=scope)
     first, second = answers
     assert (first == second).all() == held
-
-
-@pytest.mark.parametrize("averaged", [False, True])
-def test_the_agent_that_plays_is_a_slow_one(averaged):
-    """After one update it has gone the average's rate of the way; without an average it is the agent itself."""
-    problem, replay = actor_critic.begin(GAME, 8, jax.random.key(0)), everywhere()
-    here, corners = world(GAME, Unsure(GAME, 0.0), replay), jnp.array([[-1.0], [1.0]])
-    numbers = NUMBERS._replace(average_rate=jnp.float32(0.25))
-    after, _ = actor_critic.improve(
-        here, problem, replay, corners, numbers, False, 1, 8, 2, 1, 0.0, averaged, jax.random.key(1)
-    )
-    before, now = problem.networks.agent.layers[0].weight, after.networks.agent.layers[0].weight
-    assert jnp.abs(now - before).max() > 1e-4
-    expected = before + 0.25 * (now - before) if averaged else now
-    np.testing.assert_allclose(after.steady.layers[0].weight, expected, atol=1e-7)

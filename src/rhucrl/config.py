@@ -76,7 +76,7 @@ class TrainConfig:
     target_rate: float = 0.02
     """Polyak rate of the target critics."""
     average_rate: float = 0.004
-    """Polyak rate of the networks that act: critics or, of the actor-critic, the agent; 1 is no average."""
+    """Polyak rate of the critics that act."""
     features: int = 128
     """Waves in front of a critic."""
     frequency: float = 0.64
@@ -149,12 +149,12 @@ class TrainConfig:
 
 NETWORKS = {
     "episodes": 50, "discount": 0.99, "model_steps": 3, "broad": 0.0, "trace": 0.5, "updates": 0.7, "batch": 128,
-    "width": 128, "learning_rate": 3e-4, "slowing": 0.0, "target_rate": 0.02, "average_rate": 1.0, "model_width": 128,
+    "width": 128, "learning_rate": 3e-4, "slowing": 0.0, "target_rate": 0.02, "model_width": 128,
     "model_learning_rate": 2e-3, "model_rounds": 20, "round": 100, "model_batch": 64, "linear": True,
 }  # fmt: skip
 LEGS = NETWORKS | {
     "episodes": 60, "discount": 0.998, "model_steps": 4, "trace": 0.9, "updates": 1.0, "batch": 32, "width": 96,
-    "learning_rate": 5e-4, "slowing": 0.1, "average_rate": 0.001, "entropy": -0.33, "beta": 0.2, "model_width": 96,
+    "learning_rate": 5e-4, "slowing": 0.1, "entropy": -0.33, "beta": 0.2, "model_width": 96,
     "model_rounds": 10,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {

@@ -46,10 +46,7 @@ class Networks(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """`steady` is a slow average of the agent: it plays, and does not follow every change of mind."""
-
     networks: Networks
-    steady: Perceptron
     targets: list[Perceptron]
     optimiser: optax.OptState
 
@@ -82,7 +79,7 @@ def begin(game: Game, width: int, key: PRNGKeyArray) -> Problem:
     boxes = zip((game.agent, game.adversary), keys[2:], strict=True)
     agent, adversary = (Perceptron((p, width, width, 2 * box.size), k) for box, k in boxes)
     networks = Networks(agent, adversary, critics, jnp.log(jnp.float32(0.1)))
-    return Problem(networks, agent, critics, adam.init(networks))
+    return Problem(networks, critics, adam.init(networks))
 
 
 def world(game: Game, model: Model, replay: Replay, sign: int = 0, contested: bool = True) -> World:
@@ -231,7 +228,7 @@ def bounded(gradient: Perceptron) -> Perceptron:
 
 def improve(
     world: World, problem: Problem, replay: Replay, corners: Float[Array, "c qbar"], numbers: Numbers, frozen: bool,
-    lanes: int, batch: int, length: int, updates: int, broad: float, averaged: bool, key: PRNGKeyArray,
+    lanes: int, batch: int, length: int, updates: int, broad: float, key: PRNGKeyArray,
 ) -> tuple[Problem, dict[str, Array]]:  # fmt: skip
     """All gradient steps of an episode. `frozen`: the agent stays as it is, and the adversary responds to it.
 
@@ -259,8 +256,7 @@ def improve(
         descent, state = adam.update(gradient, problem.optimiser)
         networks = jax.tree.map(lambda w, d: w - numbers.learning_rate * d, problem.networks, descent)
         targets = towards(problem.targets, networks.critics, numbers.target_rate)
-        steady = towards(problem.steady, networks.agent, numbers.average_rate) if averaged else networks.agent
-        return Problem(networks, steady, targets, state), told
+        return Problem(networks, targets, state), told
 
     problem, told = jax.lax.scan(
         update, problem, (index, corner, spread, direction, jax.random.split(keys[2], updates))

@@ -60,7 +60,7 @@ def begin(config: TrainConfig, game: Game, keys: PRNGKeyArray) -> Learner:
 
 def players(config: TrainConfig, game: Game, model: Model, learner: Learner, numbers: Numbers) -> Pair:
     problem = learner.agent if ALGORITHMS[config.algo].deployed == "own" else learner.response
-    policy = Gaussian(learner.agent.steady, learner.normaliser, game.agent)
+    policy = Gaussian(learner.agent.networks.agent, learner.normaliser, game.agent)
     return Pair(policy, Answer(Gaussian(problem.networks.adversary, learner.normaliser, game.adversary)))
 
 
@@ -88,7 +88,7 @@ def improve(
     """Solve both problems in the current model (`eq:rhucrl`)."""
     row = ALGORITHMS[config.algo]
     agent, told = solve(config, game, model, replay, learner.agent, numbers, row.agent_eta, False, keys[0])
-    networks = learner.response.networks._replace(agent=agent.steady)
+    networks = learner.response.networks._replace(agent=agent.networks.agent)
     response, heard = learner.response._replace(networks=networks), {}
     if row.deployed == "response" and config.setting != "none":
         response, heard = solve(config, game, model, replay, response, numbers, row.response_eta, True, keys[1])
@@ -105,7 +105,7 @@ def solve(
     starts = max(config.batch // config.lanes, 1) if contested else config.batch
     lanes = config.lanes if contested and not frozen else 1
     updates = round(config.updates * game.horizon)
-    sizes = (lanes, starts, config.model_steps, updates, config.broad, config.average_rate < 1)
+    sizes = (lanes, starts, config.model_steps, updates, config.broad)
     return actor_critic.improve(
         world(game, model, replay, sign, contested), problem, replay, corners(game), numbers, frozen, *sizes, key
     )

@@ -202,6 +202,22 @@ def test_a_run_goes_on_to_the_same_numbers_and_can_be_attacked(algo, env, tmp_pa
     assert json.loads(whole.splitlines()[-1])["steps"] <= 12
 
 
+def test_a_run_that_diverges_ends_and_keeps_what_was_good(tmp_path, monkeypatch, capsys):
+    arguments = ["train", "pendulum", "--algo", "ppo", "--episodes", "4", "--run-dir", str(tmp_path / "run")]
+    options = [word for name, value in TINY.items() for word in (f"--{name}", str(value))]
+    original = on_policy.episode
+
+    def broken(config, env, state, index):
+        state, metrics = original(config, env, state, index)
+        return state, metrics | ({"critic_loss": float("nan")} if index == 2 else {})
+
+    monkeypatch.setattr(on_policy, "episode", broken)
+    assert cli.main([*arguments, *options]) == 1
+    assert "diverged in episode 2: critic_loss is not a number" in capsys.readouterr().err
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2
+    assert np.isfinite(rhucrl.load(tmp_path / "run").predict(np.zeros(3))[0]).all()
+
+
 def test_unsuitable_pairings_are_told(capsys):
     for arguments, told in [
         (["--algo", "ep-opt"], "made for --setting parameter, not for adversarial"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ from rhucrl.algorithms import MODEL_FREE
 from rhucrl.compilation import compile_seconds
 from rhucrl.config import TrainConfig
 from rhucrl.envs.face import ZeroSumEnv
-from rhucrl.errors import UsageError
+from rhucrl.errors import SimulationError, UsageError
 from rhucrl.runs import Run
 
 
@@ -79,6 +80,7 @@ def advance(run: Run, config: TrainConfig, env: ZeroSumEnv, state: State, done: 
     progress.update(done, "compiling" if done < config.episodes else "done")
     for index in range(done, config.episodes):
         state, metrics = protocol_of(config).episode(config, env, state, index)
+        demand_numbers(metrics)
         run.append_metrics(metrics)
         run.save_policy(state.output, {"config": dataclasses.asdict(config), "episode": metrics["output_episode"]})
         run.save_policy(state.last, {"config": dataclasses.asdict(config), "episode": index}, "policy-last")
@@ -86,6 +88,16 @@ def advance(run: Run, config: TrainConfig, env: ZeroSumEnv, state: State, done: 
         run.append_timing({"episode": index, **clock.lap()})
         progress.update(index + 1, f"return {metrics['return']:.0f}  " + remark(config, metrics))
     return state
+
+
+def demand_numbers(metrics: dict[str, Any]) -> None:
+    """A run that has diverged ends before it overwrites what was good."""
+    lost = [name for name, value in metrics.items() if isinstance(value, float) and math.isnan(value)]
+    if lost:
+        told = f"learning has diverged in episode {metrics['episode']}: {lost[0]} is not a number"
+        raise SimulationError(
+            f"{told}; the run is kept as it was before: try a smaller --learning-rate or another seed"
+        )
 
 
 def remark(config: TrainConfig, metrics: dict[str, Any]) -> str:

@@ -96,7 +96,7 @@ def demand_numbers(metrics: dict[str, Any]) -> None:
     if lost:
         told = f"learning has diverged in episode {metrics['episode']}: {lost[0]} is not a number"
         raise SimulationError(
-            f"{told}; the run is kept as it was before: try a smaller --learning-rate or another seed"
+            f"{told}; the run is kept as it was: try a smaller --learning-rate or another seed"
         )
 
 

@@ -95,9 +95,7 @@ def demand_numbers(metrics: dict[str, Any]) -> None:
     lost = [name for name, value in metrics.items() if isinstance(value, float) and math.isnan(value)]
     if lost:
         told = f"learning has diverged in episode {metrics['episode']}: {lost[0]} is not a number"
-        raise SimulationError(
-            f"{told}; the run is kept as it was: try a smaller --learning-rate or another seed"
-        )
+        raise SimulationError(f"{told}; the run is kept as it was: try a smaller --learning-rate or another seed")
 
 
 def remark(config: TrainConfig, metrics: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from rhucrl.envs.face import AgentView, ZeroSumEnv
-from rhucrl.envs.game import JaxGame
+from rhucrl.envs.game import Game, JaxGame
 from rhucrl.errors import UsageError
 from rhucrl.evaluation.adversaries import FAMILIES, Member, member, respond, size
 from rhucrl.evaluation.rollouts import Keys, Policy, Trajectory, rollout
@@ -73,11 +73,12 @@ def acting(policy: Any, env: ZeroSumEnv, clip: bool = False) -> Acting:
     predict: Any = getattr(policy, "predict", None)
     if predict is None and not callable(policy):
         raise UsageError(f"a {type(policy).__name__} is no policy: give a function of observations, or with .predict")
-    network = getattr(policy, "policy", policy)
+    network: Any = getattr(policy, "policy", policy)
+    plays: Any = policy
     if hasattr(network, "on_host"):
         plays, predict = network.on_host(), None
-    else:
-        plays = eqx.filter_jit(policy) if isinstance(policy, eqx.Module) else policy  # type: ignore[arg-type]
+    elif isinstance(policy, eqx.Module):
+        plays = eqx.filter_jit(plays)
     box = env.boxes["agent"]
 
     def act(obs: np.ndarray) -> np.ndarray:
@@ -169,7 +170,7 @@ class JaxArena:
 
     def __init__(self, policy: Policy, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] = nothing):
         self.env, self.act, self.watch = env, acting(policy, env, clip), watch
-        self.policy, self._clip, self._steps, self._sizes = policy, clip, 0, sizes_of(env.game)  # type: ignore[arg-type]
+        self.policy, self._clip, self._steps, self._sizes = policy, clip, 0, sizes_of(env.game)
 
     @property
     def steps(self) -> int:
@@ -226,7 +227,7 @@ def episodes(game: JaxGame, policy: Policy, adversary: Adversary, keys: Keys) ->
     return jax.vmap(lambda key: digest(game, rollout(game, policy, adversary, key)))(keys)
 
 
-def sizes_of(game: JaxGame) -> dict[str, int]:
+def sizes_of(game: Game) -> dict[str, int]:
     """The number of weights of each family's members; sequences have an action for every step."""
     return {name: size(game, name) for name in FAMILIES} | {"sequence": game.horizon * game.adversary.size}
 

@@ -86,18 +86,6 @@ def mean_return(game: Game, policy: Policy, adversary: Adversary, keys: Keys) ->
     return jax.vmap(lambda key: episode_return(game, policy, adversary, key))(keys).mean()
 
 
-@eqx.filter_jit
-def returns(
-    game: Game,
-    policy: Policy,
-    family: Callable[[Game, Array], Adversary],
-    parameters: Array,
-    keys: Keys,
-) -> Float[Array, " n"]:
-    """The mean return against each adversary `family(game, parameters[i])`, all of them in one program."""
-    return jax.vmap(lambda parameter: mean_return(game, policy, family(game, parameter), keys))(parameters)
-
-
 def nominal_return(game: Game, policy: Policy, keys: Keys) -> Float[Array, ""]:
     """The mean return where the adversary has no strength."""
     nominal = game.nominal()

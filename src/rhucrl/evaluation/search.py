@@ -214,7 +214,7 @@ def best_response(grid: int) -> Attack:
         """
         arena: Any = search.arena
         keys = jax.vmap(jax.random.key)(jnp.asarray(search.seeds, jnp.uint32))
-        guide = oracle.best_response(search.game, arena.policy, grid)[1]  # type: ignore[arg-type]
+        guide = oracle.best_response(arena.env.game, arena.policy, grid)[1]
         stray = oracle.worst_stray(guide, search.effort.strays, jax.random.key(generator.integers(2**31)), keys)
         found = [as_data(search.game, arena.policy, adversary) for adversary in (guide, stray)]
         if is_certain(search.game):

@@ -1,23 +1,23 @@
 """SAC and PPO beside those of SBX and Stable-Baselines3: the same tasks, steps and sizes, three seeds.
 
-    PEER=/path/to/python python benchmarks/peers.py     # the rows that are not there yet
-    python benchmarks/peers.py --tables                 # docs/peers.md
+    python benchmarks/peers.py            # the rows that are not there yet
+    python benchmarks/peers.py --tables   # docs/peers.md
 
-PEER is the Python of an environment that has stable-baselines3, sbx-rl and gymnasium[mujoco]. Results are appended to
-benchmarks/results/peers.jsonl, one line per row.
+The other libraries live in an environment of their own, which is made at first; RHUCRL_PEERS may name the Python of one
+that has them. Results are appended to benchmarks/results/peers.jsonl, one line per row.
 """
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
 import sys
-import time
-from typing import Any
+from pathlib import Path
 
 import rows
 
-TRIALS = 10
+from rhucrl.experiments import bench
+from rhucrl.training import Silent
 
 
 def experiments() -> dict[str, list[dict]]:
@@ -39,40 +39,10 @@ def experiments() -> dict[str, list[dict]]:
 
 
 def one(options: dict) -> dict:
-    if options["library"] == "rhucrl":
-        return {"options": options, **ours(options)}
-    peer = os.environ.get("PEER")
-    if not peer:
-        sys.exit("name the Python of an environment that has stable-baselines3 and sbx-rl in PEER")
-    command = [peer, str(rows.RESULTS.parent / "peer.py"), *map(str, list(options.values())[:-2])]
-    answer = subprocess.run(
-        [*command, str(options["steps"]), str(options["seed"])], capture_output=True, text=True, check=True
-    )
-    cpu, *returns = map(float, answer.stdout.split()[-TRIALS - 1 :])
-    return {"options": options, "cpu": cpu, "returns": returns}
-
-
-def ours(options: dict) -> dict[str, Any]:
-    import gymnasium as gym
-
-    import rhucrl
-    from rhucrl import training
-    from rhucrl.compilation import enable_cache
-    from rhucrl.config import TrainConfig
-    from rhucrl.evaluation.arena import HostArena, gains
-
-    enable_cache()
-    env = rhucrl.wrap(gym.make(options["task"]), "none", reward="learned", terminated="learned")
-    most, algo = options["steps"], options["algo"]
-    numbers = {"setting": "none", "seed": options["seed"], "episodes": max(1, most // env.game.horizon)}
-    config = TrainConfig.preset(options["task"], algo=algo, **numbers)
-    its, steps, index = training.protocol_of(config), 0, 0
-    state, clock = its.initial(config, env), time.process_time()
-    while steps < most:
-        state, metrics = its.episode(config, env, state, index)
-        steps, index = steps + metrics["steps"], index + 1
-    cpu = time.process_time() - clock
-    return {"cpu": cpu, "returns": gains(HostArena(state.last.policy, env), None, range(1000, 1000 + TRIALS))}
+    peer = sys.executable if options["library"] == "rhucrl" else bench.peer_python(Silent())
+    script = Path(bench.__file__).with_name("peer.py")
+    answer = subprocess.run([str(peer), str(script), json.dumps(options)], capture_output=True, text=True, check=True)
+    return {"options": options, **json.loads(answer.stdout.splitlines()[-1])}
 
 
 def tell(r: dict) -> str:

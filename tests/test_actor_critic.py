@@ -138,9 +138,7 @@ def imagined(**options):
 
 
 def test_a_probabilistic_mixture_executes_the_adversary_now_and_then():
-    apart = jnp.abs(
-        jnp.diff(imagined(setting="action", mixture="probabilistic", strength=0.4).following[0, 1:], axis=0)
-    )
+    apart = jnp.abs(jnp.diff(imagined(setting="action", mixture="probabilistic", strength=0.4).obs[1, 1:], axis=0))
     share = (apart.max(-1) > 1e-4).mean()
     assert 0.2 < share < 0.6
 

@@ -19,8 +19,9 @@ from tyro.conf import Positional, Suppress, arg
 
 from rhucrl.algorithms import EVERY
 from rhucrl.cli_attack import Attack, Evaluate, RunFolder, print_table
+from rhucrl.cli_bench import Bench
 from rhucrl.cli_envs import CheckEnv, Video
-from rhucrl.config import TrainConfig, preset
+from rhucrl.config import Speed, TrainConfig, preset
 from rhucrl.envs import ENVIRONMENTS, HORIZON, NAMES, STRENGTH, Mixture, Reward, Scope, Setting
 from rhucrl.errors import DiskError, SimulationError, UsageError, unknown
 
@@ -46,6 +47,11 @@ class Train(TrainConfig):
     run_dir: Path | None = None
     """The run's folder; of several seeds, the folder above theirs. Default: runs/ENV-SETTING-ALGO."""
 
+    speed: Speed = "fast"
+    """Robots: numbers that were measured to be enough (fast), or as many updates and as wide networks as in the paper
+    (full), which takes about four times as long. Options of their own come before both."""
+    profile: bool = False
+    """Say at the end which share of the run went into what."""
     tensorboard: bool = False
     """Write the metrics for TensorBoard too."""
 
@@ -60,7 +66,7 @@ class Train(TrainConfig):
         if len(configs) > 1:
             return self._run_each(folders)
         (seed,) = configs
-        _train(configs[seed], folders[seed], self.tensorboard)
+        _train(configs[seed], folders[seed], self.tensorboard, self.profile)
         return 0
 
     def _config(self, seed: int) -> TrainConfig:
@@ -88,7 +94,7 @@ class Train(TrainConfig):
 
     def _flags(self) -> list[str]:
         """The options that differ from their defaults, as they would be typed."""
-        flags = ["--tensorboard"] if self.tensorboard else []
+        flags = [f"--{name}" for name in ("tensorboard", "profile") if getattr(self, name)] + ["--speed", self.speed]
         own = {field.name for field in dataclasses.fields(TrainConfig)} - {"env", "seed"}
         for field in dataclasses.fields(self):
             value, option = getattr(self, field.name), field.name.replace("_", "-")
@@ -199,6 +205,7 @@ COMMANDS = {
     "check-env": CheckEnv,
     "video": Video,
     "demo": Demo,
+    "bench": Bench,
 }
 
 
@@ -237,8 +244,9 @@ def _with_presets(arguments: list[str]) -> dict[str, Any]:
     """The commands; `train ENV` has the defaults of ENV, so that its --help shows them."""
     words = [word for before, word in itertools.pairwise(arguments) if before == "train" or not before.startswith("--")]
     env = next((word for word in words if word in ENVIRONMENTS or ":" in word), TrainConfig.env)
-    algo = next((word for before, word in itertools.pairwise(arguments) if before == "--algo"), TrainConfig.algo)
-    if arguments[0] != "train" or not (numbers := preset(env, algo)):
+    given = {before: word for before, word in itertools.pairwise(arguments) if before in ("--algo", "--speed")}
+    speed: Any = given.get("--speed", Train.speed)
+    if arguments[0] != "train" or not (numbers := preset(env, given.get("--algo", TrainConfig.algo), speed)):
         return COMMANDS
     hints = get_type_hints(TrainConfig)
     fields = [(name, hints[name], value) for name, value in numbers.items()]
@@ -260,7 +268,7 @@ def _one_line(box: str) -> str:
     return text or "bad usage: --help shows the options"
 
 
-def _train(config: TrainConfig, folder: Path, tensorboard: bool) -> None:
+def _train(config: TrainConfig, folder: Path, tensorboard: bool, profiled: bool) -> None:
     from rhucrl import training
     from rhucrl.progress import Progress
     from rhucrl.runs import ask_for_tensorboard
@@ -270,7 +278,21 @@ def _train(config: TrainConfig, folder: Path, tensorboard: bool) -> None:
         ask_for_tensorboard(folder)
     with _resumable(folder), Progress(config.episodes, f"{config.algo} {config.env} seed {config.seed}") as progress:
         training.train(config, folder, progress)
+    if profiled:
+        _print_profile(folder)
     print(f"{folder} holds the run; `rhucrl evaluate {folder}` plays its policy")
+
+
+def _print_profile(folder: Path) -> None:
+    from rhucrl.runs import Run
+    from rhucrl.timing import profile
+    from rhucrl.trees import dump
+
+    spent = profile(Run.open(folder).timing())
+    total = sum(spent.values())
+    (folder / "profile.json").write_bytes(dump({name: round(seconds, 3) for name, seconds in spent.items()}, 1))
+    rows = [(name, f"{seconds:.1f}", f"{seconds / total:.1%}") for name, seconds in spent.items()]
+    print_table("where the CPU seconds went", ("phase", "seconds", "share"), rows)
 
 
 def _keep_compiled() -> None:

@@ -24,7 +24,10 @@ def compiled(*static: str, often: bool = True) -> Callable[[F], F]:
 
     A program that does not run `often` also goes without the fusions that run faster but take longer to compile.
     """
-    options = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": often}
+    options = {
+        "xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": often,
+        "xla_cpu_experimental_ynn_fusion_type": "",  # its products of small matrices take a third longer
+    }  # fmt: skip
     return cast(Callable[[F], F], functools.partial(jax.jit, static_argnames=static, compiler_options=options))
 
 

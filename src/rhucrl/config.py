@@ -142,9 +142,9 @@ class TrainConfig:
             raise UsageError(f"--algo {self.algo} has an adversary that acts at every step: leave --scope out")
 
     @classmethod
-    def preset(cls, env: str, **given: Any) -> TrainConfig:
+    def preset(cls, env: str, speed: Speed = "fast", **given: Any) -> TrainConfig:
         """The configuration for an environment: its preset, and what is given."""
-        return cls(**{"env": env, **preset(env, given.get("algo", cls.algo)), **given})
+        return cls(**{"env": env, **preset(env, given.get("algo", cls.algo), speed), **given})
 
 
 NETWORKS = {
@@ -172,6 +172,9 @@ PRESETS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+Speed = Literal["fast", "full"]
+FULL = {"updates": 2.0, "batch": 100, "width": 200, "model_width": 200}  # two updates per step, as in the paper
+
 OFF_POLICY = {
     "episodes": 200, "discount": 0.99, "updates": 1.0, "batch": 256, "width": 256, "learning_rate": 3e-4,
     "slowing": 0.0, "target_rate": 0.005,
@@ -179,13 +182,14 @@ OFF_POLICY = {
 ON_POLICY = {"episodes": 1000, "discount": 0.99, "trace": 0.95, "width": 64, "learning_rate": 3e-4, "slowing": 0.0}
 
 
-def preset(env: str, algo: str = "rh-ucrl") -> dict[str, Any]:
+def preset(env: str, algo: str = "rh-ucrl", speed: Speed = "fast") -> dict[str, Any]:
     """What differs from the pendulum's numbers; robots and environments of one's own share most of it."""
     if algo in MODEL_FREE:
         row = MODEL_FREE[algo]
         numbers = OFF_POLICY if row.learner == "off-policy" else ON_POLICY
         return numbers | ({"rollouts": 10} if row.worst_only else {})
-    return PRESETS.get(env, NETWORKS)
+    numbers = PRESETS.get(env, NETWORKS)
+    return numbers | FULL if numbers and speed == "full" else numbers
 
 
 LEAST = {

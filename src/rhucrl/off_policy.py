@@ -20,6 +20,7 @@ from rhucrl.solvers.model_free import Batch, Learner, Memory, Options, Player, b
 from rhucrl.solvers.networks import Gaussian
 from rhucrl.solvers.pathwise import Answer
 from rhucrl.solvers.policies import Nobody
+from rhucrl.timing import timed
 
 PATIENCE = 10  # of AR-DDPG: the agent's updates for each one of the adversary
 
@@ -126,7 +127,8 @@ def practise(
         earned, taken = earned + step.reward, taken + 1
         if store.count % options.every == 0 and exploration is not None:
             batches = store.draw(generator, max(1, round(options.updates * options.every)), options.batch)
-            learner, told = update(learner, batches, players, options, jax.random.fold_in(keys[1], taken))
+            key = jax.random.fold_in(keys[1], taken)
+            learner, told = timed("solving", update, learner, batches, players, options, key)
             hosts = on_host(learner)
     return Practice(learner, store, earned, taken, {name: float(x) for name, x in told.items()})
 

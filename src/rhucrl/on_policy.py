@@ -22,6 +22,7 @@ from rhucrl.solvers.networks import Gaussian, Normaliser
 from rhucrl.solvers.pathwise import Answer
 from rhucrl.solvers.policies import Nobody
 from rhucrl.solvers.ppo import Numbers, Player, Rollouts, begin, improve
+from rhucrl.timing import timed
 
 __all__ = ["State", "deployed", "episode", "fresh", "initial", "training_env"]
 
@@ -86,16 +87,16 @@ def episode(config: TrainConfig, env: ZeroSumEnv, state: State, index: int) -> t
     held = value if row.adversaries == "sampled" else game.neutral
     opponent = Gaussian(state.adversaries[who].actor, normaliser(game), game.adversary) if state.adversaries else None
     if isinstance(game, JaxGame):
-        played = in_jax(game, policy, opponent, held, keys[2])
+        played = timed("collecting", in_jax, game, policy, opponent, held, keys[2])
     else:
-        played = on_host(env, policy, opponent, np.asarray(held), keys[2])
+        played = timed("collecting", on_host, env, policy, opponent, np.asarray(held), keys[2])
     place = index % config.rollouts
     played = played._replace(who=jnp.float32(who))
     pending = jax.tree.map(lambda all, one: all.at[place].set(one), state.pending, played)
     told = {"return": float(played.reward.sum()), "steps": int(played.alive.sum())}
     state = state._replace(pending=pending)
     if place == config.rollouts - 1:
-        state, learned = learn(config, game, state)
+        state, learned = timed("solving", learn, config, game, state)
         told |= {name: float(x) for name, x in learned.items()}
     state = state._replace(output_episode=jnp.int32(index))
     return state, {"episode": index, **told, "output_episode": index}

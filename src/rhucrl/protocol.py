@@ -24,6 +24,7 @@ from rhucrl.models.prediction import Model
 from rhucrl.replay import Replay
 from rhucrl.solvers import look_ahead, pathwise
 from rhucrl.solvers.backup import Numbers, unit
+from rhucrl.timing import timed
 
 TIE = 0.05  # a difference in J^(p), in units of the critics, that says nothing: the later policy is output
 SOLVERS: dict[str, Any] = {"look-ahead": look_ahead, "actor-critic": pathwise}
@@ -99,8 +100,9 @@ def select(
     episode is too high where its adversaries were weak, and a maximum over episodes would look for such episodes.
     """
     keys, solver = jax.random.split(key, 3), solver_of(config, game)
-    learner, losses = solver.improve(config, game, state.model, state.replay, state.learner, numbers, keys[:2])
-    j = solver.judge(config, game, state.model, state.replay, learner, state.output.policy, numbers, keys[2])
+    here = config, game, state.model, state.replay
+    learner, losses = timed("solving", solver.improve, *here, state.learner, numbers, keys[:2])
+    j = timed("evaluating", solver.judge, *here, learner, state.output.policy, numbers, keys[2])
     pair = solver.players(config, game, state.model, learner, numbers)
     mine, champion = j["J_pessimistic"], jnp.minimum(state.output_bound, j["J_pessimistic_output"])
     state = state._replace(learner=learner, last=pair, output_bound=champion)
@@ -155,8 +157,8 @@ def episode(config: TrainConfig, env: ZeroSumEnv, state: State, index: int) -> t
     if not explore:
         state, selected = select(config, env.game, state, index, n, keys[0])
         metrics |= selected
-    played = play(config, env, state, explore, keys[1])
+    played = timed("collecting", play, config, env, state, explore, keys[1])
     metrics |= {"return": played.earned, "steps": played.count}
-    state, learned = learn(config, state, played, n.beta, keys[2])
+    state, learned = timed("fitting", learn, config, state, played, n.beta, keys[2])
     metrics |= learned | {"output_episode": state.output_episode}
     return state, {name: x.item() if hasattr(x, "item") else x for name, x in metrics.items()}

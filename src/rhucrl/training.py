@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,11 +13,11 @@ import jax.numpy as jnp
 
 from rhucrl import envs, off_policy, on_policy, protocol
 from rhucrl.algorithms import MODEL_FREE
-from rhucrl.compilation import compile_seconds
 from rhucrl.config import TrainConfig
 from rhucrl.envs.face import ZeroSumEnv
 from rhucrl.errors import SimulationError, UsageError
 from rhucrl.runs import Run
+from rhucrl.timing import Clock, timed
 
 
 class Progress(Protocol):
@@ -81,13 +80,18 @@ def advance(run: Run, config: TrainConfig, env: ZeroSumEnv, state: State, done: 
     for index in range(done, config.episodes):
         state, metrics = protocol_of(config).episode(config, env, state, index)
         demand_numbers(metrics)
-        run.append_metrics(metrics)
-        run.save_policy(state.output, {"config": dataclasses.asdict(config), "episode": metrics["output_episode"]})
-        run.save_policy(state.last, {"config": dataclasses.asdict(config), "episode": index}, "policy-last")
-        run.save_checkpoint(index, state, {"episodes": config.episodes})
+        timed("checkpointing", save, run, config, state, metrics)
         run.append_timing({"episode": index, **clock.lap()})
         progress.update(index + 1, f"return {metrics['return']:.0f}  " + remark(config, metrics))
     return state
+
+
+def save(run: Run, config: TrainConfig, state: State, metrics: dict[str, Any]) -> None:
+    options, index = dataclasses.asdict(config), metrics["episode"]
+    run.append_metrics(metrics)
+    run.save_policy(state.output, {"config": options, "episode": metrics["output_episode"]})
+    run.save_policy(state.last, {"config": options, "episode": index}, "policy-last")
+    run.save_checkpoint(index, state, {"episodes": config.episodes})
 
 
 def demand_numbers(metrics: dict[str, Any]) -> None:
@@ -103,21 +107,6 @@ def remark(config: TrainConfig, metrics: dict[str, Any]) -> str:
         return "J in [{J_pessimistic:.0f}, {J_optimistic:.0f}]".format(**metrics)
     on_policy = config.algo in MODEL_FREE and MODEL_FREE[config.algo].learner == "on-policy"
     return "random actions" if metrics["episode"] < config.random_episodes and not on_policy else ""
-
-
-class Clock:
-    """CPU, wall and compile seconds since the last lap. Times are kept apart from the metrics, which are exact."""
-
-    def __init__(self) -> None:
-        self._last = self._read()
-
-    def lap(self) -> dict[str, float]:
-        before, self._last = self._last, self._read()
-        return {name: round(now - before[name], 3) for name, now in self._last.items()}
-
-    @staticmethod
-    def _read() -> dict[str, float]:
-        return {"cpu": time.process_time(), "wall": time.monotonic(), "compile": compile_seconds()}
 
 
 def config_of(folder: Path, options: dict[str, Any]) -> TrainConfig:

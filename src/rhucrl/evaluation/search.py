@@ -176,7 +176,7 @@ def sac(search: Search, generator: np.random.Generator) -> list[Any]:
 
 def _flat(net: Any) -> np.ndarray:
     """A policy network's weights in one vector, without those of its standard deviation."""
-    *hidden, last = [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in net.layers]
+    *hidden, last = [(np.asarray(layer.weight).T, np.asarray(layer.bias)) for layer in net.layers]
     mode = tuple(part[: len(part) // 2] for part in last)
     return np.concatenate([part.ravel() for layer in (*hidden, mode) for part in layer])
 

@@ -26,7 +26,7 @@ from rhucrl.replay import Replay, statistics
 from rhucrl.solvers.backup import Numbers, choose_eta
 from rhucrl.solvers.bounds import Slope
 from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron
-from rhucrl.solvers.value_iteration import towards
+from rhucrl.solvers.value_iteration import pick, towards
 
 UNROLLED = 4  # steps at most of a rollout that is compiled without a loop: that runs faster, and compiles slower
 SOFTNESS = 0.04  # of an end, for gradients, in units of a game's margin; a softer one pays for staying far from it
@@ -63,7 +63,7 @@ class World(NamedTuple):
     contested: bool  # else nobody plays against the agent
 
 
-adam: Any = optax.chain(optax.clip_by_global_norm(100.0), optax.scale_by_adam())
+adam: Any = optax.flatten(optax.scale_by_adam())  # one vector: fewer and larger steps, which compile faster
 
 
 def unit(game: Game, discount: Array) -> Array:
@@ -104,6 +104,31 @@ def values(world: World, critics: list[Perceptron], obs: Float[Array, "*b p"], s
     return scale * jnp.stack([critic(x)[..., 0] for critic in critics])
 
 
+class Worth(NamedTuple):
+    """The value of a state, the lesser of two critics', and where it grows, on their mean."""
+
+    value: Float[Array, "*b"]
+    slope: Float[Array, "*b p"]
+
+
+def worth_of(world: World, critics: list[Perceptron], obs: Float[Array, "*b p"], scale: Array) -> Worth:
+    """Both from one pass forward and one backward, which also is all that a gradient through the value needs."""
+    here, values, slopes = jax.lax.stop_gradient(obs), [], []
+    for critic in critics:
+        value, back = jax.vjp(lambda o, critic=critic: scale * critic(world.normaliser(o))[..., 0], here)
+        (slope,) = jax.lax.stop_gradient(back(jnp.ones_like(value)))
+        values.append(jax.lax.stop_gradient(value) + (slope * (obs - here)).sum(-1))
+        slopes.append(slope)
+    return Worth(jnp.minimum(*values), (slopes[0] + slopes[1]) / 2)
+
+
+def ahead(game: Game, obs: Array, executed: Array, adversary: Array, mean: Array) -> Float[Array, "*b p"]:
+    """Where a larger next state earns more at once."""
+    return jax.grad(lambda following: game.reward(obs, executed, adversary, following).sum())(
+        jax.lax.stop_gradient(mean)
+    )
+
+
 def slope(world: World, critics: list[Perceptron], scale: Array, numbers: Numbers) -> Slope:
     """Where a larger next state is worth more: the gradient of r + gamma V at the predicted one."""
 
@@ -130,10 +155,10 @@ class Rollouts(NamedTuple):
     """Model rollouts of every start state against every adversary: axes are (step, lane, start)."""
 
     obs: Float[Array, "t k n p"]
-    following: Float[Array, "t k n p"]
     reward: Float[Array, "t k n"]
     alive: Float[Array, "t k n"]
     density: Float[Array, "t k n"]
+    later: Float[Array, "t k n"]
 
 
 def rollouts(
@@ -147,41 +172,41 @@ def rollouts(
     game, model = world.game, world.model
     lanes, n = held.shape[0] + 1, starts.shape[0]
     p, q, qbar = game.predicted_size, game.agent.size, game.adversary.size
-    keys = jax.random.split(key, 4)
     agent = Gaussian(networks.agent, world.normaliser, game.agent)
     opponent = Gaussian(networks.adversary, world.normaliser, game.adversary)
-    noises = (
-        jax.random.normal(keys[0], (length, 1, n, q)), jax.random.normal(keys[1], (length, 1, n, qbar)),
-        jax.random.normal(keys[2], (length, 1, n, p)), jax.random.randint(keys[3], (length, 1, n), 0, model.members),
-        jax.random.uniform(jax.random.fold_in(key, 4), (length, 1, n)),
-    )  # fmt: skip
+    keys = jax.random.split(key)
+    noises = jnp.split(jax.random.normal(keys[0], (length, 1, n, q + qbar + p)), (q, q + qbar), -1)
+    luck, whose = jax.random.uniform(keys[1], (2, length, 1, n))
+    drawn = (*noises, pick(whose, model.members), luck)
     nobody = jnp.broadcast_to(game.neutral, (1, n, qbar))
     lasting = game.scope == "episode"
-    first = opponent.sample(starts[None], noises[1][0])[0] if world.contested and lasting else nobody
+    first = opponent.sample(starts[None], drawn[1][0])[0] if world.contested and lasting else nobody
 
-    along = slope(world, targets, scale, numbers)
-
-    def imagine(obs: Array, executed: Array, adversary: Array, omega: Array, member: Array) -> Array:
+    def imagine(obs: Array, executed: Array, adversary: Array, worth: Worth, omega: Array, member: Array) -> Array:
         if world.sign == 0:
             mean, std = model.member(obs, executed, adversary, member)
             return mean + omega * std
         prediction = model.predict(obs, executed, adversary)
-        uphill = along(obs, executed, adversary, prediction.mean)
+        uphill = ahead(game, obs, executed, adversary, prediction.mean) + numbers.discount * worth.slope
         eta = jax.lax.stop_gradient(choose_eta(scale, prediction, uphill, world.sign, numbers.beta))
         return hallucinate(prediction, eta, numbers.beta, omega)
 
-    def step(obs: Array, drawn: tuple[Array, ...]):
-        mine, theirs, omega, member, luck = drawn
+    def step(here: tuple[Array, Worth], drawn: tuple[Array, ...]):
+        (obs, worth), (mine, theirs, omega, member, luck) = here, drawn
         action, density = agent.sample(obs, jnp.broadcast_to(mine, (lanes, n, q)))
         answer = opponent.sample(obs[:1], theirs)[0] if world.contested and not lasting else first
         adversary = jnp.concatenate([answer, held])
         executed = chosen(game.execute(action, adversary), luck)
-        following = world.limits.clip(imagine(obs, executed, adversary, omega, jnp.broadcast_to(member, (lanes, n))))
+        member = jnp.broadcast_to(member, (lanes, n))
+        following = world.limits.clip(imagine(obs, executed, adversary, worth, omega, member))
         reward = game.reward(obs, executed, adversary, following)
         alive = going_on(game, following)
-        return following, Rollouts(obs, following, reward, alive, density)
+        later = worth_of(world, targets, following, scale)
+        return (following, later), Rollouts(obs, reward, alive, density, later.value)
 
-    return jax.lax.scan(step, jnp.broadcast_to(starts, (lanes, n, p)), noises, unroll=length <= UNROLLED)[1]
+    begin = jnp.broadcast_to(starts, (lanes, n, p))
+    here = begin, worth_of(world, targets, begin, scale)
+    return jax.lax.scan(step, here, drawn, unroll=length <= UNROLLED)[1]
 
 
 def returns(reward: Array, alive: Array, later: Array, numbers: Numbers) -> Float[Array, "t k n"]:
@@ -205,7 +230,7 @@ def loss(
     paths = rollouts(world, networks, targets, starts, held, scale, numbers, length, key)
     temperature = jnp.exp(frozen(networks.log_temperature))
     reward = paths.reward - temperature * paths.density
-    g = returns(reward, paths.alive, values(world, targets, paths.following, scale).min(0), numbers)
+    g = returns(reward, paths.alive, paths.later, numbers)
     reached = frozen(jnp.concatenate([jnp.ones_like(g[:1]), jnp.cumprod(paths.alive[:-1], 0)]))
     error = (values(world, networks.critics, frozen(paths.obs), scale) - frozen(g)) / scale
     if held.shape[0]:  # a low expectile: each imagined state has met one adversary, and its value is that of the worst
@@ -221,8 +246,9 @@ def loss(
     return critic_loss - gain / scale + calm, told
 
 
-def bounded(gradient: Perceptron) -> Perceptron:
-    shrink = jnp.minimum(1.0, STEEPEST / optax.tree.norm(gradient))
+def bounded(gradient: Perceptron, sign: float = 1.0) -> Perceptron:
+    squares = sum(jnp.vdot(g, g) for g in jax.tree.leaves(gradient))
+    shrink = sign * jnp.minimum(1.0, STEEPEST * jax.lax.rsqrt(jnp.maximum(squares, 1e-12)))
     return jax.tree.map(lambda g: shrink * g, gradient)
 
 
@@ -234,13 +260,13 @@ def improve(
 
     Rollouts start where the system has been; of each batch a share of `broad` starts somewhere near that.
     """
-    keys = jax.random.split(key, 5)
-    index = jax.random.randint(keys[0], (updates, batch), 0, jnp.maximum(replay.size, 1))
-    corner = jax.random.randint(keys[1], (updates, lanes - 1, batch), 0, corners.shape[0])
+    keys = jax.random.split(key, 3)
+    draws = jax.random.uniform(keys[0], (updates, lanes + 2, batch))
+    where, astray, far = draws[:, 0], draws[:, 1], draws[:, 2]
+    index, corner = pick(where, jnp.maximum(replay.size, 1)), pick(draws[:, 3:], corners.shape[0])
     still = jax.lax.stop_gradient if frozen else lambda agent: agent
-    astray = jax.random.uniform(keys[3], (updates, batch, 2))
-    spread = PERTURBATION * jnp.where(astray[..., :1] < broad, astray[..., 1:], 0.0)
-    direction = jax.random.normal(keys[4], (updates, batch, *world.spread.shape)) * world.spread
+    spread = PERTURBATION * jnp.where(astray < broad, far, 0.0)[..., None]
+    direction = jax.random.normal(keys[1], (updates, batch, *world.spread.shape)) * world.spread
 
     def update(problem: Problem, drawn: tuple[Array, Array, Array, Array, PRNGKeyArray]):
         index, corner, spread, direction, key = drawn
@@ -251,8 +277,7 @@ def improve(
             return loss(players, problem.targets, world, starts, corners[corner], numbers, length, key)
 
         gradient, told = jax.grad(objective, has_aux=True)(problem.networks)
-        adversary = jax.tree.map(jnp.negative, bounded(gradient.adversary))
-        gradient = gradient._replace(agent=bounded(gradient.agent), adversary=adversary)
+        gradient = gradient._replace(agent=bounded(gradient.agent), adversary=bounded(gradient.adversary, -1.0))
         descent, state = adam.update(gradient, problem.optimiser)
         networks = jax.tree.map(lambda w, d: w - numbers.learning_rate * d, problem.networks, descent)
         targets = towards(problem.targets, networks.critics, numbers.target_rate)

@@ -20,15 +20,21 @@ CALMEST, WILDEST = -5.0, 1.0  # logarithms of a policy's standard deviation, bef
 class Layer(eqx.Module):
     """An affine layer, with normal weights of variance gain / inputs and no bias at first."""
 
-    weight: Float[Array, "outputs inputs"]
+    weight: Float[Array, "inputs outputs"]
     bias: Float[Array, " outputs"]
 
     def __init__(self, inputs: int, outputs: int, gain: float, key: PRNGKeyArray):
-        self.weight = jax.random.normal(key, (outputs, inputs)) * jnp.sqrt(gain / inputs)
+        self.weight = jax.random.normal(key, (inputs, outputs)) * jnp.sqrt(gain / inputs)
         self.bias = jnp.zeros(outputs)
 
     def __call__(self, x: Float[Array, "*b inputs"]) -> Float[Array, "*b outputs"]:
-        return x @ self.weight.T + self.bias
+        return x @ self.weight + self.bias
+
+
+def centred(x: Float[Array, "n m"]) -> Float[Array, "n m"]:
+    """Rows of mean 0 and variance 1."""
+    x = x - x.mean(-1, keepdims=True)
+    return x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-5)
 
 
 class Perceptron(eqx.Module):
@@ -44,12 +50,12 @@ class Perceptron(eqx.Module):
         self.layers, self.normalised = [Layer(*step) for step in steps], normalised
 
     def __call__(self, x: Float[Array, "*b n"]) -> Float[Array, "*b m"]:
+        *batch, inputs = x.shape
+        x = x.reshape(-1, inputs)  # products of plain matrices are the fast ones
         for layer in self.layers[:-1]:
             x = layer(x)
-            if self.normalised:
-                x = (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
-            x = smooth_gate(x)
-        return self.layers[-1](x)
+            x = smooth_gate(centred(x) if self.normalised else x)
+        return self.layers[-1](x).reshape(*batch, -1)
 
 
 class Normaliser(eqx.Module):
@@ -90,7 +96,7 @@ class Gaussian(eqx.Module):
 
     def on_host(self) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
         """The same policy in NumPy, for one observation at a time: cheaper than a step of any simulator."""
-        layers = [(np.asarray(layer.weight).T, np.asarray(layer.bias)) for layer in self.net.layers]
+        layers = [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in self.net.layers]
         mean, std, winding = np.asarray(self.normaliser.mean), np.asarray(self.normaliser.std), self.normaliser.winding
         size, actions = len(mean) - len(winding), self.box.size
         low, high = np.asarray(self.box.low), np.asarray(self.box.high)

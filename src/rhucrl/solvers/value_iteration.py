@@ -96,7 +96,7 @@ def rollouts(
     return Pool(obs.swapaxes(0, 1), Considered(prediction, reward, considered.probability[0]), taken.T)
 
 
-def pick(uniform: Array, n: int) -> Int[Array, "*b"]:
+def pick(uniform: Array, n: int | Array) -> Int[Array, "*b"]:
     """One of n things for every uniform number."""
     return jnp.minimum((uniform * n).astype(int), n - 1)
 

@@ -1,0 +1,285 @@
+"""What the pieces of a run cost on this machine (`rhucrl bench`): all in one run, interleaved, in CPU seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from rhucrl import protocol
+from rhucrl import replay as store
+from rhucrl.algorithms import ALGORITHMS
+from rhucrl.compilation import cache_folder
+from rhucrl.config import TrainConfig
+from rhucrl.envs.game import Game
+from rhucrl.errors import DiskError
+from rhucrl.evaluation.attack import worst_case
+from rhucrl.replay import Replay, Transitions
+from rhucrl.solvers import look_ahead, pathwise, value_iteration
+from rhucrl.training import Progress, Silent, env_of
+from rhucrl.trees import save_tree
+
+ROUNDS = 5
+UPDATES = 50  # of a timed solution
+SIDE = 1024  # of the matrices whose product is the machine's peak
+LONG = 200  # episodes of the run whose checkpoint is timed
+PEERS = ("stable-baselines3", "sbx-rl", "gymnasium[mujoco]")
+LIBRARIES = ("rhucrl", "sbx", "sb3")
+
+
+class Piece(NamedTuple):
+    """Something to time: its name, the work, how many units of it that is, and the GFLOP of one."""
+
+    name: str
+    work: Callable[[], Any]
+    per: float = 1.0
+    gflop: float | None = None
+
+
+def flops(compiled: Any) -> float:
+    """Floating-point operations by the compiled program's own account; a loop's body counts once."""
+    return float(compiled.cost_analysis()["flops"])
+
+
+def paper_sized(**given: Any) -> TrainConfig:
+    """HalfCheetah with the paper's two gradient steps, three model steps, and networks 200 wide."""
+    return TrainConfig.preset("half-cheetah", "full", **{"episodes": 10, "updates": UPDATES / 1000, **given})
+
+
+def filled(replay: Replay, game: Game, rows: int, key: Any) -> Replay:
+    """A replay with so many random transitions."""
+    sizes = game.predicted_size, game.agent.size, game.adversary.size, game.predicted_size
+    keys = jax.random.split(key, 4)
+    new = Transitions(*(jax.random.normal(k, (rows, n)) for k, n in zip(keys, sizes, strict=True)))
+    return store.add(replay, new, jnp.int32(rows), key)
+
+
+class Setup(NamedTuple):
+    """A run that has seen some transitions, and what its solver is called with."""
+
+    config: TrainConfig
+    env: Any
+    state: Any
+    here: tuple[TrainConfig, Game, Any, Replay]
+    numbers: Any
+
+
+def setup(config: TrainConfig, rows: int) -> Setup:
+    env, key = env_of(config), jax.random.key(0)
+    state = protocol.initial(config, env)
+    state = state._replace(replay=filled(state.replay, env.game, rows, key))
+    config, numbers = protocol.programs(config), protocol.numbers(config, 1)
+    return Setup(config, env, state, (config, env.game, state.model, state.replay), numbers)
+
+
+def robot_update(config: TrainConfig) -> tuple[Callable[[], Any], Callable[[], float]]:
+    """Both problems of the actor-critic, and the GFLOP of one update of both."""
+    its, row, key = setup(config, 1000), ALGORITHMS[config.algo], jax.random.key(0)
+    problems = ((its.state.learner.agent, row.agent_eta, False), (its.state.learner.response, row.response_eta, True))
+    solve: Any = pathwise.solve
+    calls = [(*its.here, problem, its.numbers, sign, frozen, key) for problem, sign, frozen in problems]
+    return (
+        lambda: [solve(*call) for call in calls],
+        lambda: sum(flops(solve.lower(*call).compile()) for call in calls) / 1e9,
+    )
+
+
+def pendulum_update(config: TrainConfig) -> tuple[Callable[[], Any], Callable[[], float]]:
+    """Both problems of the look-ahead solver with their pools, and the GFLOP of one update of both."""
+    its, key = setup(config, 200), jax.random.key(0)
+    game, learner, sign = its.env.game, its.state.learner, jnp.float32(1)
+    adversary = look_ahead.adversary_candidates(game, True)
+
+    def one(values: Any, points: Any) -> float:
+        pool = value_iteration.rollouts(
+            game, its.state.model, values.target, game.starts(key, config.batch),
+            lambda obs: jnp.broadcast_to(points, (*obs.shape[:-1], *points.shape)), adversary, sign, its.numbers,
+            config.model_steps, key,
+        )  # fmt: skip
+        rest = adversary, sign, its.numbers, config.batch, 1, key
+        step = jax.jit(lambda values, pool: value_iteration.improve(game, values, pool, *rest))
+        return flops(step.lower(values, pool).compile()) / 1e9
+
+    work = lambda: look_ahead.improve(*its.here, learner, its.numbers, jax.random.split(key))  # noqa: E731
+    points = look_ahead.agent_candidates(game.agent, config.agent_points)
+    return work, lambda: one(learner.agent, points) + one(learner.response, points[:1])
+
+
+def pieces(folder: Path) -> list[Piece]:
+    """What there is to time; all programs are compiled at their first call."""
+    side = jax.random.normal(jax.random.key(0), (SIDE, SIDE))
+    product = jax.jit(lambda a: a @ a)
+    robot, robot_work = robot_update(paper_sized())
+    plain, plain_work = robot_update(paper_sized(lanes=1))
+    pendulum = TrainConfig.preset("pendulum", episodes=2)
+    small, small_work = pendulum_update(pendulum)
+    preset = setup(TrainConfig.preset("half-cheetah", episodes=12), 10_000)
+    before = preset.config, preset.env, preset.state
+    played = protocol.play(*before, False, jax.random.key(1))
+    fit = lambda: protocol.learn(preset.config, preset.state, played, preset.numbers.beta, jax.random.key(2))  # noqa: E731
+    long = protocol.initial(TrainConfig.preset("half-cheetah", episodes=LONG), preset.env)
+    lazy = lambda obs: jnp.zeros((*obs.shape[:-1], 1))  # noqa: E731
+    arena = env_of(pendulum)
+    return [
+        Piece("matrix product, 1024 x 1024", lambda: product(side), gflop=2 * SIDE**3 / 1e9),
+        Piece("update, half-cheetah", robot, UPDATES, robot_work()),
+        Piece("update, half-cheetah, 1 lane", plain, UPDATES, plain_work()),
+        Piece("update, pendulum", small, round(pendulum.updates * arena.game.horizon), small_work()),
+        Piece("fit, 1,000 of 11,000 transitions", fit, 11),
+        Piece("episode, half-cheetah", lambda: protocol.play(*before, False, jax.random.key(1))),
+        Piece(f"checkpoint of {LONG} episodes", lambda: save_tree(folder / "state", long)),
+        Piece("attack by feedback, pendulum", lambda: worst_case(lazy, arena, only=("bang-bang",))),
+    ]
+
+
+def bench(rounds: int = ROUNDS, peers: bool = False, progress: Progress | None = None) -> dict[str, Any]:
+    """Every piece once to compile it, then all of them in turn, `rounds` times; medians."""
+    progress = progress or Silent()
+    with tempfile.TemporaryDirectory() as folder:
+        progress.update(0, "compiling")
+        work = pieces(Path(folder))
+        spent: dict[str, list[float]] = {piece.name: [] for piece in work}
+        for i in range(rounds + 1):
+            for piece in work:
+                progress.update(i, piece.name)
+                clock = time.process_time()
+                jax.block_until_ready(piece.work())
+                if i:
+                    spent[piece.name].append(time.process_time() - clock)
+        rows = [{"piece": p.name, "cpu_ms": 1e3 * median(spent[p.name]) / p.per, "gflop": p.gflop} for p in work]
+        peak = rows[0]["gflop"] / rows[0]["cpu_ms"] * 1e3
+        for row in rows:
+            if row["gflop"]:
+                row["share_of_peak"] = row["gflop"] / row["cpu_ms"] * 1e3 / peak
+        result: dict[str, Any] = {
+            "machine": machine(), "rounds": rounds, "peak_gflops": peak, "pieces": rows,
+            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        }  # fmt: skip
+        progress.update(rounds + 1, "starting up and compiling")
+        result["starting"] = {name: cpu_of(command, {}) for name, command in STARTS.items()}
+        for name in ("cold", "warm"):
+            result[f"compile_{name}"] = compile_times(Path(folder))
+        if peers:
+            result["peers"] = against_peers(rounds, progress)
+    return result
+
+
+STARTS = {
+    "python": [sys.executable, "-c", "pass"],
+    "import rhucrl": [sys.executable, "-c", "import rhucrl"],
+    "rhucrl --help": [sys.executable, "-m", "rhucrl.cli", "--help"],
+}
+
+
+def cpu_of(command: list[str], environment: dict[str, str]) -> float:
+    """The CPU seconds of a process of its own, by the operating system's account."""
+    process = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise DiskError(f"{' '.join(command)} failed")
+    return usage.ru_utime + usage.ru_stime
+
+
+def compile_times(folder: Path) -> dict[str, float]:
+    """CPU seconds that the first call of each of HalfCheetah's programs takes more than the second.
+
+    In a process of its own, with its cache in `folder`.
+    """
+    command = [sys.executable, "-m", "rhucrl.experiments.bench"]
+    environment = os.environ | {"XDG_CACHE_HOME": str(folder)}
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(answer.stdout.splitlines()[-1])
+
+
+def compile_here() -> dict[str, float]:
+    from rhucrl.compilation import enable_cache
+
+    enable_cache()
+    its, key, told = setup(paper_sized(), 1000), jax.random.key(0), {}
+    solve: Any = pathwise.solve
+    learner = its.state.learner
+    played = protocol.play(its.config, its.env, its.state, True, key)
+    programs: dict[str, Callable[[], Any]] = {
+        "agent's problem": lambda: solve(*its.here, learner.agent, its.numbers, 1, False, key),
+        "response": lambda: solve(*its.here, learner.response, its.numbers, -1, True, key),
+        "bounds": lambda: pathwise.judge(*its.here, learner, its.state.output.policy, its.numbers, key),
+        "fit": lambda: protocol.learn(its.config, its.state, played, its.numbers.beta, key),
+    }
+    for name, program in programs.items():
+        clock = [time.process_time()]
+        for _ in range(2):
+            jax.block_until_ready(program())
+            clock.append(time.process_time())
+        told[name] = max(2 * clock[1] - clock[0] - clock[2], 0.0)
+    return told
+
+
+def against_peers(rounds: int, progress: Progress) -> list[dict[str, Any]]:
+    """Environment steps per CPU second of SAC and PPO, each library in turn, with equal numbers and sizes."""
+    python, script = peer_python(progress), str(Path(__file__).parent / "peer.py")
+    kinds = [("sac", "Pendulum-v1", 1000, 1000), ("ppo", "Pendulum-v1", 1600, 8000)]
+    speeds: dict[tuple[str, str, str], list[float]] = {}
+    for i in range(max(rounds // 2, 1)):
+        for algo, task, warm, steps in kinds:
+            for library in LIBRARIES:
+                progress.update(rounds + 1, f"{library} {algo}")
+                options = {"algo": algo, "task": task, "library": library, "steps": steps, "warm": warm, "seed": i}
+                who = sys.executable if library == "rhucrl" else str(python)
+                command = [who, script, json.dumps(options | {"equal": True})]
+                answer = subprocess.run(command, capture_output=True, text=True, check=False)
+                if answer.returncode:
+                    raise DiskError(f"{library}'s {algo} failed: {answer.stderr.splitlines()[-1]}")
+                told = json.loads(answer.stdout.splitlines()[-1])
+                speeds.setdefault((algo, task, library), []).append(told["steps"] / told["cpu"])
+    return [
+        {"algo": algo, "task": task, "library": library, "steps_per_cpu_second": median(speed)}
+        for (algo, task, library), speed in speeds.items()
+    ]
+
+
+def peer_python(progress: Progress) -> Path:
+    """The Python of an environment that has the other libraries: RHUCRL_PEERS, or one made at the first call."""
+    if chosen := os.environ.get("RHUCRL_PEERS"):
+        return Path(chosen)
+    folder = cache_folder().parent.parent / "peers"
+    python = folder / "bin" / "python"
+    if not (folder / "whole").exists():
+        progress.update(0, f"installing {' '.join(PEERS)} in {folder}")
+        for command in (
+            [sys.executable, "-m", "venv", str(folder)],
+            [str(python), "-m", "pip", "install", "-q", *PEERS],
+        ):
+            answer = subprocess.run(command, capture_output=True, text=True, check=False)
+            if answer.returncode:
+                raise DiskError(f"{' '.join(command)} failed: {answer.stderr.splitlines()[-1]}")
+        (folder / "whole").touch()
+    return python
+
+
+def machine() -> dict[str, Any]:
+    names = [line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    return {"processor": names[0] if names else platform.machine(), "cores": len(names) or os.cpu_count(),
+            "python": platform.python_version(), "jax": jax.__version__}  # fmt: skip
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
+
+
+if __name__ == "__main__":
+    print(json.dumps(compile_here()))

@@ -1,0 +1,116 @@
+"""Speed without a clock: arithmetic per update, compilations per run, values fetched per episode."""
+
+from __future__ import annotations
+
+import collections
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax._src.array import ArrayImpl
+
+from rhucrl import protocol
+from rhucrl.cli import main
+from rhucrl.config import TrainConfig, preset
+from rhucrl.experiments import bench
+from rhucrl.solvers import actor_critic
+from rhucrl.timing import Clock, profile, timed
+from rhucrl.training import env_of
+
+TINY = {"episodes": 4, "heads": 2, "model_width": 8, "width": 8, "batch": 10, "model_rounds": 1, "round": 5}
+
+
+@pytest.mark.slow
+def test_an_update_of_both_problems_takes_at_most_a_gflop():
+    _, gflop = bench.robot_update(bench.paper_sized())
+    assert 0.5 < gflop() < 1.0  # 2.2 if everything is done for every player on every state
+
+
+def episodes_of(horizon, watch):
+    config = TrainConfig.preset("half-cheetah", horizon=horizon, updates=4 / horizon, **TINY)
+    env = env_of(config)
+    state, seen = protocol.initial(config, env), []
+    for index in range(config.episodes):
+        watch.clear()
+        state, _ = protocol.episode(config, env, state, index)
+        seen.append(dict(watch))
+    return seen
+
+
+def test_after_the_second_episode_nothing_is_compiled():
+    events = collections.Counter()
+    jax.monitoring.register_event_duration_secs_listener(count := lambda event, *_, **__: events.update([event]))
+    try:
+        seen = episodes_of(20, events)
+    finally:
+        jax.monitoring.unregister_event_duration_listener(count)
+    programs = [sum(n for event, n in one.items() if "backend_compile" in event) for one in seen]
+    assert programs[0] > 0
+    assert programs[2:] == [0, 0]
+
+
+def test_what_is_fetched_from_the_device_does_not_grow_with_an_episode(monkeypatch):
+    fetched, value = collections.Counter(), ArrayImpl._value
+    monkeypatch.setattr(ArrayImpl, "_value", property(lambda x: (fetched.update(["all"]), value.fget(x))[1]))
+    short, long = (episodes_of(horizon, fetched)[3]["all"] for horizon in (20, 40))
+    assert 0 < short == long < 100
+
+
+def test_a_value_and_its_gradients_come_from_one_pass():
+    config = TrainConfig.preset("half-cheetah", **TINY)
+    env = env_of(config)
+    state, obs = protocol.initial(config, env), jax.random.normal(jax.random.key(1), (7, 18))
+    replay = bench.filled(state.replay, env.game, 50, jax.random.key(0))
+    here, scale = actor_critic.world(env.game, state.model, replay), jnp.float32(3.0)
+    critics = state.learner.agent.targets
+    both = lambda obs: actor_critic.values(here, critics, obs, scale)  # noqa: E731
+    worth = actor_critic.worth_of(here, critics, obs, scale)
+    np.testing.assert_allclose(worth.value, both(obs).min(0), rtol=1e-5)
+    np.testing.assert_allclose(worth.slope, jax.grad(lambda obs: both(obs).mean(0).sum())(obs), rtol=1e-4, atol=1e-7)
+    slope = jax.grad(lambda obs: actor_critic.worth_of(here, critics, obs, scale).value.sum())(obs)
+    np.testing.assert_allclose(slope, jax.grad(lambda obs: both(obs).min(0).sum())(obs), rtol=1e-4, atol=1e-7)
+
+
+def test_seconds_are_booked_where_they_were_spent():
+    clock = Clock()
+    assert timed("fitting", sum, range(2_000_000)) == sum(range(2_000_000))
+    lap = clock.lap()
+    assert 0 < lap["fitting"] <= lap["cpu"]
+    assert lap["solving"] == 0
+    spent = profile([{"cpu": 10.0, "compiling": 2.0, "solving": 5.0}, {"cpu": 1.0, "fitting": 0.5}])
+    assert {name: x for name, x in spent.items() if x} == {"solving": 5, "fitting": 0.5, "compiling": 2, "other": 3.5}
+
+
+def test_a_call_that_compiles_is_booked_as_compiling():
+    clock = Clock()
+    timed("solving", jax.jit(lambda x: jnp.sin(x) + 0.123), 1.0)
+    lap = clock.lap()
+    assert lap["compiling"] > 0 == lap["solving"]
+
+
+def test_a_profiled_run_says_where_its_seconds_went(tmp_path, capsys):
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
+    run = str(tmp_path / "run")
+    command = ["train", "reacher", *options, "--horizon=10", "--updates=.5", "--profile", "--run-dir", run]
+    assert main(command) == 0
+    spent = json.loads((tmp_path / "run" / "profile.json").read_text())
+    assert "checkpointing" in capsys.readouterr().out
+    assert all(spent[name] > 0 for name in ("solving", "collecting", "fitting", "checkpointing"))
+
+
+def test_full_speed_is_the_papers_number_of_updates():
+    full = TrainConfig.preset("half-cheetah", "full")
+    assert (full.updates, full.width, full.model_width) == (2.0, 200, 200)
+    assert preset("half-cheetah")["updates"] < 2
+    assert preset("pendulum", speed="full") == preset("pendulum")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"), [(["--rounds", "0"], "--rounds is 0"), (["--output", "no/x"], "no folder")]
+)
+def test_a_benchmark_that_cannot_be_made_is_refused_first(options, told, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", *options]) == 2
+    assert told in capsys.readouterr().err

@@ -24,7 +24,7 @@ class Layer(eqx.Module):
     bias: Float[Array, " outputs"]
 
     def __init__(self, inputs: int, outputs: int, gain: float, key: PRNGKeyArray):
-        self.weight = jax.random.normal(key, (inputs, outputs)) * jnp.sqrt(gain / inputs)
+        self.weight = jax.random.normal(key, (outputs, inputs)).T * jnp.sqrt(gain / inputs)
         self.bias = jnp.zeros(outputs)
 
     def __call__(self, x: Float[Array, "*b inputs"]) -> Float[Array, "*b outputs"]:

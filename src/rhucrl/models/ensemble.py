@@ -20,6 +20,7 @@ from rhucrl.envs.game import Game
 from rhucrl.models.prediction import Prediction
 from rhucrl.replay import Replay, statistics
 
+SAME = 1e-6  # heads that agree are so far apart, in units of a change: at 0 a standard deviation has no gradient
 FLOOR, CEILING = 1e-3, 1.0  # of the aleatoric standard deviation, in units of the change's own
 
 
@@ -92,9 +93,8 @@ class Ensemble(eqx.Module):
 
     def predict(self, obs: Array, executed: Array, adversary: Array) -> Prediction:
         mean, std = self.each(obs, executed, adversary)
-        return Prediction(
-            mean.mean(0), self.temperature * mean.std(0), self.temperature * jnp.sqrt(jnp.square(std).mean(0))
-        )
+        apart = jnp.sqrt(mean.var(0) + jnp.square(SAME * self.changes[1]))
+        return Prediction(mean.mean(0), self.temperature * apart, self.temperature * jnp.sqrt(jnp.square(std).mean(0)))
 
     def member(self, obs: Array, executed: Array, adversary: Array, index: Array) -> tuple[Array, Array]:
         mean, std = self.each(obs, executed, adversary)

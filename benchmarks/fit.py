@@ -1,0 +1,75 @@
+"""What the cap on a fit's gradient steps costs: HalfCheetah's default fits beside the paper's twenty epochs.
+
+    python benchmarks/fit.py [--episodes 30]
+
+A run of H-UCRL is played; after some of its episodes the model is fitted twice from the same weights, once with the
+preset's cap and once with as many steps as twenty epochs over all data take (both may stop early), and both are judged
+by their one-step error on the run's next episode, in units of the changes' standard deviation. Results go to
+results/fit.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+from rhucrl import protocol
+from rhucrl.compilation import enable_cache
+from rhucrl.config import TrainConfig
+from rhucrl.training import env_of
+
+EVERY, EPOCHS = 5, 20
+
+
+def error(model, transitions) -> float:
+    """Root mean square of the mean prediction's error."""
+    miss = (model.predict(*transitions[:3]).mean - transitions.following) / model.changes[1]
+    return float(jnp.sqrt(jnp.square(miss).mean()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--episodes", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    enable_cache()
+    config = TrainConfig.preset(
+        "half-cheetah", setting="none", algo="h-ucrl", episodes=asked.episodes + 1, seed=asked.seed
+    )
+    env = env_of(config)
+    state, waiting, rows, beta = protocol.initial(config, env), {}, [], jnp.float32(config.beta)
+    for index in range(config.episodes):
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index), 3)
+        explore, common = index < config.random_episodes, protocol.programs(config)
+        if not explore:
+            state, _ = protocol.select(common, env.game, state, index, protocol.numbers(config, index), keys[0])
+        played = protocol.play(common, env, state, explore, keys[1])
+        if waiting:
+            rows.append({"transitions": int(state.replay.size)} | {
+                name: {"error": error(model, played.transitions), **told} for name, (model, told) in waiting.items()
+            })  # fmt: skip
+            print(rows[-1], flush=True)
+            waiting = {}
+        if (index + 1) % EVERY == 0:
+            seen = int(state.replay.size + played.count)
+            epochs = -(-EPOCHS * seen // config.model_batch // config.round)
+            for name, rounds in (("capped", config.model_rounds), ("twenty epochs", epochs)):
+                one = dataclasses.replace(common, model_rounds=int(rounds))
+                protocol.learn(one, state, played, beta, keys[2])  # compiles
+                clock = time.process_time()
+                after, told = jax.block_until_ready(protocol.learn(one, state, played, beta, keys[2]))
+                spent = time.process_time() - clock
+                waiting[name] = after.model, {"steps": int(told["fit_steps"]), "cpu_seconds": round(spent, 2)}
+        state, _ = protocol.learn(common, state, played, beta, keys[2])
+    path = Path(__file__).parent / "results" / "fit.json"
+    path.write_text(json.dumps({"seed": asked.seed, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -17,9 +17,9 @@ import tempfile
 from pathlib import Path
 
 
-def measured(command: list[str], environment: dict[str, str]) -> dict[str, float]:
+def measured(command: list[str], environment: dict[str, str] | None, core: int | None = None) -> dict[str, float]:
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    os.sched_setaffinity(process.pid, {max(os.sched_getaffinity(0))})
+    os.sched_setaffinity(process.pid, {max(os.sched_getaffinity(0)) if core is None else core})
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f"{' '.join(command)} failed")

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from rhucrl import envs, off_policy, on_policy, protocol
 from rhucrl.algorithms import MODEL_FREE
@@ -65,8 +66,8 @@ def resume(folder: str | Path, episodes: int | None = None, progress: Progress |
     with run:
         state, done = protocol_of(config).initial(longer, env), 0
         if found := run.load_checkpoint(lambda meta: state_like(config, meta["episodes"])):
-            last, state, _ = found
-            state, done = with_room(state, longer.episodes * env.game.horizon), last + 1
+            last, saved, _ = found
+            state, done = with_room(saved, state), last + 1
         run.truncate_metrics(done - 1)
         if longer != config:
             run.reconfigure(longer)
@@ -80,18 +81,18 @@ def advance(run: Run, config: TrainConfig, env: ZeroSumEnv, state: State, done: 
     for index in range(done, config.episodes):
         state, metrics = protocol_of(config).episode(config, env, state, index)
         demand_numbers(metrics)
-        timed("checkpointing", save, run, config, state, metrics)
+        timed("checkpointing", save, run, config, state, metrics, env.game.horizon)
         run.append_timing({"episode": index, **clock.lap()})
         progress.update(index + 1, f"return {metrics['return']:.0f}  " + remark(config, metrics))
     return state
 
 
-def save(run: Run, config: TrainConfig, state: State, metrics: dict[str, Any]) -> None:
+def save(run: Run, config: TrainConfig, state: State, metrics: dict[str, Any], horizon: int) -> None:
     options, index = dataclasses.asdict(config), metrics["episode"]
     run.append_metrics(metrics)
     run.save_policy(state.output, {"config": options, "episode": metrics["output_episode"]})
     run.save_policy(state.last, {"config": options, "episode": index}, "policy-last")
-    run.save_checkpoint(index, state, {"episodes": config.episodes})
+    run.save_checkpoint(index, without_room(state, (index + 1) * horizon), {"episodes": index + 1})
 
 
 def demand_numbers(metrics: dict[str, Any]) -> None:
@@ -117,11 +118,18 @@ def config_of(folder: Path, options: dict[str, Any]) -> TrainConfig:
         raise UsageError(f"{folder} has options that are unknown here ({error}): start a new run") from None
 
 
-def with_room(state: State, capacity: int) -> State:
-    """The same state with a larger store, if it has one."""
+def without_room(state: State, capacity: int) -> State:
+    """The same state, its store without the room that is still empty: that would only take time to write."""
     if not hasattr(state, "replay"):
         return state
-    more = capacity - state.replay.capacity
+    return state._replace(replay=jax.tree.map(lambda x: np.asarray(x)[:capacity] if x.ndim else x, state.replay))
+
+
+def with_room(state: State, like: State) -> State:
+    """The same state with a store as large as that of `like`, if it has one."""
+    if not hasattr(state, "replay"):
+        return state
+    more = like.replay.capacity - state.replay.capacity
 
     def pad(x: jax.Array) -> jax.Array:
         return jnp.concatenate([x, jnp.zeros((more, *x.shape[1:]), x.dtype)]) if x.ndim else x

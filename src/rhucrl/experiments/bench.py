@@ -237,7 +237,7 @@ def against_peers(rounds: int, progress: Progress) -> list[dict[str, Any]]:
                 progress.update(rounds + 1, f"{library} {algo}")
                 options = {"algo": algo, "task": task, "library": library, "steps": steps, "warm": warm, "seed": i}
                 who = sys.executable if library == "rhucrl" else str(python)
-                command = [who, script, json.dumps(options | {"equal": True})]
+                command = [who, script, json.dumps(options | {"timing": True})]
                 answer = subprocess.run(command, capture_output=True, text=True, check=False)
                 if answer.returncode:
                     raise DiskError(f"{library}'s {algo} failed: {answer.stderr.splitlines()[-1]}")

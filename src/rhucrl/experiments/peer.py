@@ -1,7 +1,8 @@
 """One algorithm of one library on one task: `python peer.py '{"algo": "sac", "task": "Pendulum-v1", ...}'`.
 
 Needs nothing of this package unless the library is `rhucrl`, so that another environment's Python can run it. Prints
-CPU seconds of `steps` environment steps after the first `warm` ones, how many steps those were, and ten returns.
+CPU seconds of `steps` environment steps after the first `warm` ones, how many steps those were, and ten returns. With
+`timing` every library does the same number of gradient steps, and there are no returns.
 """
 
 import importlib
@@ -10,9 +11,10 @@ import sys
 import time
 
 TRIALS = 10
-EQUAL = {  # the same work for all: how often, on how many rows
+ROWS = 800  # of a batch of PPO, in 80 steps over all of it
+EQUAL = {  # our numbers in the words of the others
     "sac": {"learning_starts": 200, "batch_size": 256},
-    "ppo": {"n_steps": 800, "batch_size": 800, "n_epochs": 80},
+    "ppo": {"n_steps": ROWS, "batch_size": ROWS, "n_epochs": 80, "target_kl": 0.005},  # which stops at 1.5 times that
 }
 
 
@@ -21,14 +23,16 @@ def theirs(options: dict) -> dict:
 
     module = importlib.import_module({"sb3": "stable_baselines3", "sbx": "sbx"}[options["library"]])
     env = gym.make(options["task"])
-    more = EQUAL[options["algo"]] if options["equal"] else {"learning_starts": 200} if options["algo"] == "sac" else {}
+    more = EQUAL[options["algo"]]
+    if options["timing"]:
+        more.pop("target_kl", None)
     model = getattr(module, options["algo"].upper())("MlpPolicy", env, seed=options["seed"], **more)
     if options["warm"]:
         model.learn(options["warm"])
     clock, before = time.process_time(), model.num_timesteps
     model.learn(options["steps"], reset_num_timesteps=not options["warm"])
     result = {"cpu": time.process_time() - clock, "steps": model.num_timesteps - before, "returns": []}
-    for trial in range(TRIALS if not options["equal"] else 0):
+    for trial in range(0 if options["timing"] else TRIALS):
         (obs, _), gain, over = env.reset(seed=1000 + trial), 0.0, False
         while not over:
             obs, reward, terminated, truncated, _ = env.step(model.predict(obs, deterministic=True)[0])
@@ -50,8 +54,9 @@ def ours(options: dict) -> dict:
     env = rhucrl.wrap(gym.make(options["task"]), "none", reward="learned", terminated="learned")
     most = options["warm"] + options["steps"]
     numbers = {"setting": "none", "seed": options["seed"], "episodes": max(1, most // env.game.horizon)}
-    if options["equal"] and options["algo"] == "ppo":
-        numbers |= {"divergence": float("inf"), "rollouts": EQUAL["ppo"]["n_steps"] // env.game.horizon}
+    if options["algo"] == "ppo":
+        numbers |= {"rollouts": max(1, ROWS // env.game.horizon)}
+        numbers |= {"divergence": float("inf")} if options["timing"] else {}
     config = TrainConfig.preset(options["task"], algo=options["algo"], **numbers)
     its, steps, index = training.protocol_of(config), 0, 0
     state = its.initial(config, env)
@@ -62,11 +67,11 @@ def ours(options: dict) -> dict:
         if steps <= options["warm"]:
             clock, before = time.process_time(), steps
     result = {"cpu": time.process_time() - clock, "steps": steps - before, "returns": []}
-    if not options["equal"]:
+    if not options["timing"]:
         result["returns"] = gains(HostArena(state.last.policy, env), None, range(1000, 1000 + TRIALS))
     return result
 
 
 if __name__ == "__main__":
-    given = {"warm": 0, "equal": False, "seed": 0, **json.loads(sys.argv[1])}
+    given = {"warm": 0, "timing": False, "seed": 0, **json.loads(sys.argv[1])}
     print(json.dumps((ours if given["library"] == "rhucrl" else theirs)(given)))

@@ -1,0 +1,116 @@
+"""docs/speed.md, made of the files in benchmarks/results: `python benchmarks/speed_tables.py`."""
+
+from __future__ import annotations
+
+import json
+
+from rows import RESULTS, read
+from tables import DOCS, table
+
+HEAD = """# Speed
+
+Written by `python benchmarks/speed_tables.py`. The pieces are measured by
+`rhucrl bench --peers --output benchmarks/results/bench.json`, the long run by `python benchmarks/long.py`, the fits by
+`python benchmarks/fit.py`. Times are CPU time on one core.
+"""
+PIECES = """## The pieces
+
+An *update* is one gradient step of both problems of RH-UCRL (the agent's and the response's). HalfCheetah's is of the
+paper's size (`--speed full`): 18 observations, 6 actions and 6 forces, five separate heads of 200-200, policies and
+critics of 200-200, three model steps, 100 imagined rollouts in the agent's problem: 20 start states, each against five
+adversaries, one of them the network. The response has 20. With *1 lane* both have 100 start states and the network
+alone. GFLOP are the compiled program's own account, the peak is that of a product of 1024 x 1024 matrices in the same
+run. The code before the one that this page was made with took 1.88 GFLOP with 1 lane (.96 and .92 for the two problems),
+in 37 ms, in a single measurement on the same machine.
+"""
+LONG = """## A long run
+
+`rhucrl train half-cheetah --episodes 200`: RH-UCRL against forces of 10 N, everything included. *Late by early* is the
+CPU time of an episode near the end by that of one near the twentieth.
+"""
+FIT = """## The cap on a fit
+
+After every episode the ensemble makes at most so many gradient steps, however much data there are. Beside it, from the
+same weights, the paper's twenty epochs over everything (both stop early where the validation error asks for it). The
+error is that of the next episode's steps, which neither has seen, in units of a change's standard deviation.
+"""
+GPU = """## Graphics cards
+
+Nothing in the code assumes a CPU: JAX's own installation for a card (`pip install "jax[cuda12]"`) is all that should be
+needed. No card was at hand: this has not been tried, and no figure is claimed. What to expect: an update is a chain of
+products of 100 x 200 matrices, too small to keep a card busy; larger `--batch` and `--width` are what it would be good
+for. Episodes on robots are played in NumPy and MuJoCo on the host either way, and values are fetched from the device a
+number of times per episode that does not grow with its length (`tests/test_speed.py` counts them).
+
+## Several seeds
+
+`rhucrl train ENV --seeds 0 1 2` runs one process per core, each pinned to its core. Several seeds in one program were
+measured to be slower (`benchmarks/seeds.py`).
+"""
+
+
+def cell(row: dict, name: str, form: str) -> str:
+    return form.format(row[name]) if row.get(name) is not None else ""
+
+
+def pieces(result: dict) -> str:
+    rows = [
+        [row["piece"], f"{row['cpu_ms']:.2f}", cell(row, "gflop", "{:.3f}"), cell(row, "share_of_peak", "{:.0%}")]
+        for row in result["pieces"]
+    ]
+    machine = ", ".join(f"{name} {value}" for name, value in result["machine"].items())
+    told = f"Medians of {result['rounds']} rounds; peak {result['peak_gflops']:.0f} GFLOP/s; {machine}."
+    starting = [[name, f"{seconds:.2f}"] for name, seconds in result["starting"].items()]
+    cold, warm = result["compile_cold"], result["compile_warm"]
+    compiled = [[name, f"{cold[name]:.1f}", f"{warm[name]:.1f}"] for name in cold]
+    parts = [
+        table("piece | CPU ms | GFLOP | of the peak", rows), told + "\n",
+        table("process | CPU seconds", starting),
+        table("program of HalfCheetah | compiled, cold cache, CPU seconds | warm", compiled),
+    ]  # fmt: skip
+    if "peers" in result:
+        speeds = [[r["algo"], r["task"], r["library"], f"{r['steps_per_cpu_second']:.0f}"] for r in result["peers"]]
+        head = "algorithm | task | library | environment steps per CPU second, equal sizes and gradient steps"
+        parts.append(table(head, speeds))
+    return "\n".join(parts)
+
+
+def long(rows: list[dict]) -> str:
+    lines = [
+        [" ".join(row["options"]), f"{row['cpu_seconds'] / 60:.1f}", f"{row['peak_mb']:.0f}",
+         f"{row['late_by_early']:.2f}", *shares(row["profile"])]
+        for row in rows
+    ]  # fmt: skip
+    names = " | ".join(rows[0]["profile"])
+    return table(f"options | CPU minutes | peak MB | late by early | {names}", lines)
+
+
+def shares(profile: dict[str, float]) -> list[str]:
+    return [f"{seconds / sum(profile.values()):.1%}" for seconds in profile.values()]
+
+
+def fits(rows: list[dict]) -> str:
+    lines = [
+        [str(row["transitions"])] + [
+            f"{row[name]['error']:.3f} ({row[name]['steps']} steps, {row[name]['cpu_seconds']:.1f} s)"
+            for name in ("capped", "twenty epochs")
+        ]
+        for row in rows
+    ]  # fmt: skip
+    return table("transitions | capped | twenty epochs", lines)
+
+
+def write() -> None:
+    load = lambda name: json.loads(path.read_text()) if (path := RESULTS / name).exists() else None  # noqa: E731
+    parts = [HEAD]
+    if result := load("bench.json"):
+        parts += [PIECES, pieces(result)]
+    if rows := read("long"):
+        parts += [LONG, long(rows)]
+    if result := load("fit.json"):
+        parts += [FIT, fits(result["rows"])]
+    (DOCS / "speed.md").write_text("\n".join([*parts, GPU]))
+
+
+if __name__ == "__main__":
+    write()

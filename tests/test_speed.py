@@ -12,7 +12,7 @@ import pytest
 from jax._src.array import ArrayImpl
 
 from rhucrl import protocol
-from rhucrl.cli import main
+from rhucrl.cli import _parse, main
 from rhucrl.config import TrainConfig, preset
 from rhucrl.experiments import bench
 from rhucrl.solvers import actor_critic
@@ -105,6 +105,13 @@ def test_full_speed_is_the_papers_number_of_updates():
     assert (full.updates, full.width, full.model_width) == (2.0, 200, 200)
     assert preset("half-cheetah")["updates"] < 2
     assert preset("pendulum", speed="full") == preset("pendulum")
+
+
+@pytest.mark.parametrize("option", [["--speed", "full"], ["--speed=full"]])
+def test_the_command_line_has_the_numbers_of_its_speed(option):
+    assert _parse(["train", "hopper", *option]).updates == 2.0
+    assert _parse(["train", "hopper", *option, "--updates", "0.5"]).updates == 0.5
+    assert _parse(["train", "hopper"]).updates == preset("hopper")["updates"]
 
 
 @pytest.mark.parametrize(

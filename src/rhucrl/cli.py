@@ -244,7 +244,8 @@ def _with_presets(arguments: list[str]) -> dict[str, Any]:
     """The commands; `train ENV` has the defaults of ENV, so that its --help shows them."""
     words = [word for before, word in itertools.pairwise(arguments) if before == "train" or not before.startswith("--")]
     env = next((word for word in words if word in ENVIRONMENTS or ":" in word), TrainConfig.env)
-    given = {before: word for before, word in itertools.pairwise(arguments) if before in ("--algo", "--speed")}
+    parts = [part for word in arguments for part in word.split("=", 1)]
+    given = {before: word for before, word in itertools.pairwise(parts) if before in ("--algo", "--speed")}
     speed: Any = given.get("--speed", Train.speed)
     if arguments[0] != "train" or not (numbers := preset(env, given.get("--algo", TrainConfig.algo), speed)):
         return COMMANDS

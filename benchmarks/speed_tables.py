@@ -32,7 +32,7 @@ FIT = """## The cap on a fit
 
 After every episode the ensemble makes at most so many gradient steps, however much data there are. Beside it, from the
 same weights, the paper's twenty epochs over everything (both stop early where the validation error asks for it). The
-error is that of the next episode's steps, which neither has seen, in units of a change's standard deviation.
+error is that of the next episode's median step, which neither has seen, in units of a change's standard deviation.
 """
 GPU = """## Graphics cards
 

@@ -20,14 +20,14 @@ paper's size (`--speed full`): 18 observations, 6 actions and 6 forces, five sep
 critics of 200-200, three model steps, 100 imagined rollouts in the agent's problem: 20 start states, each against five
 adversaries, one of them the network. The response has 20. With *1 lane* both have 100 start states and the network
 alone. The pendulum's includes its share of the rollouts that are made once per episode, but its GFLOP do not. GFLOP are
-the compiled program's own account, the peak is that of a product of 1024 x 1024 matrices in the same run. The code
-before the one that this page was made with took 1.88 GFLOP with 1 lane (.96 and .92 for the problems), in 37 ms, in a
-single measurement on the same machine.
+the compiled program's own account, the peak is that of a product of 1024 x 1024 matrices in the same run. What an update
+took before is in `attempts.md`.
 """
 LONG = """## A long run
 
 `rhucrl train half-cheetah --episodes 200`: RH-UCRL against forces of 10 N, everything included. *Late by early* is the
-CPU time of an episode near the end by that of one near the twentieth.
+CPU time of an episode near the end by that of one near the twentieth. Other work ran on the machine's other core, and
+now and then on this one; checkpoints still held the empty part of the replay.
 """
 FIT = """## The cap on a fit
 

@@ -48,8 +48,8 @@ class Train(TrainConfig):
     """The run's folder; of several seeds, the folder above theirs. Default: runs/ENV-SETTING-ALGO."""
 
     speed: Speed = "fast"
-    """Robots: numbers that were measured to be enough (fast), or as many updates and as wide networks as in the paper
-    (full), which takes about four times as long. Options of their own come before both."""
+    """Robots: the numbers that the results in docs/robots.md were made with (fast), or the paper's two updates per step
+    with networks of 200 (full), which takes much longer. Options of their own come before both."""
     profile: bool = False
     """Say at the end which share of the run went into what."""
     tensorboard: bool = False

@@ -17,7 +17,7 @@ from rhucrl.config import TrainConfig, preset
 from rhucrl.experiments import bench
 from rhucrl.solvers import actor_critic
 from rhucrl.timing import Clock, profile, timed
-from rhucrl.training import env_of
+from rhucrl.training import env_of, with_room, without_room
 
 TINY = {"episodes": 4, "heads": 2, "model_width": 8, "width": 8, "batch": 10, "model_rounds": 1, "round": 5}
 
@@ -121,3 +121,13 @@ def test_a_benchmark_that_cannot_be_made_is_refused_first(options, told, capsys,
     monkeypatch.chdir(tmp_path)
     assert main(["bench", *options]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_a_checkpoint_leaves_out_room_that_is_empty_and_gets_it_back():
+    config = TrainConfig.preset("half-cheetah", horizon=10, **TINY)
+    env = env_of(config)
+    state = protocol.initial(config, env)
+    state = state._replace(replay=bench.filled(state.replay, env.game, 20, jax.random.key(0)))
+    small = without_room(state, 20)
+    assert (small.replay.capacity, state.replay.capacity) == (20, 40)
+    jax.tree.map(np.testing.assert_array_equal, with_room(small, state).replay, state.replay)

@@ -14,7 +14,7 @@ from rhucrl.envs.own import wrap
 from rhucrl.errors import UsageError
 from rhucrl.evaluation import adversaries, arena, attack
 from rhucrl.evaluation import search as searching
-from rhucrl.evaluation.arena import HostArena, acting, gains
+from rhucrl.evaluation.arena import Actor, HostArena, gains
 from rhucrl.evaluation.attack import EFFORTS, load_adversary, rounds, seeds, sweep, sweep_parameter, worst_case
 from rhucrl.evaluation.findings import Folder
 from rhucrl.evaluation.search import Effort, Search
@@ -210,7 +210,7 @@ class Predicts:
 
 def test_models_with_predict_play_deterministically():
     env = game()
-    np.testing.assert_array_equal(acting(Predicts(), env)(np.ones(1)), [-1])
+    np.testing.assert_array_equal(Actor(Predicts(), env)(np.ones(1)), [-1])
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_known_feedback_is_what_it_says():
 
 def test_no_step_of_an_adversary_touches_jax(monkeypatch):
     env = make("inverted-pendulum", "adversarial", 5.0, horizon=5)
-    act = acting(still, env)
+    act = Actor(still, env)
     members = [
         adversaries.member(env.game, family, np.ones(adversaries.size(env.game, family)))
         for family in adversaries.FAMILIES

@@ -25,6 +25,7 @@ _HOME = {
     "rhucrl.evaluation.oracle": ("solve", "best_response"),
     "rhucrl.evaluation.reference": ("lqr", "cascade"),
     "rhucrl.experiments.video": ("record",),
+    "rhucrl.planner": ("Planner",),
 }  # fmt: skip
 _PLACES = {name: home for home, names in _HOME.items() for name in names}
 

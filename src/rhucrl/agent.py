@@ -6,17 +6,17 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from rhucrl import training
+from rhucrl import protocol, training
 from rhucrl.compilation import enable_cache
 from rhucrl.config import TrainConfig
 from rhucrl.envs.face import ZeroSumEnv
-from rhucrl.envs.game import Game
+from rhucrl.envs.game import Game, JaxGame
 from rhucrl.errors import UsageError
+from rhucrl.solvers.actor_critic import world
+from rhucrl.solvers.policies import predict
 from rhucrl.trees import load_tree, read_meta, save_tree
 
 
@@ -29,6 +29,7 @@ class Agent:
         self.config = TrainConfig.preset(**{**place, "algo": algo, "seed": seed, **options})
         self.state: Any = None
         self._pair: Any = None
+        self._folder: Path | None = None
 
     def learn(self, episodes: int = 30, run_dir: str | Path | None = None, progress: Any = None) -> Agent:
         """Learn for `episodes` real episodes; with a `run_dir` the run is saved there and can be resumed."""
@@ -63,6 +64,36 @@ class Agent:
         return self._pair
 
     @property
+    def learned(self) -> Any:
+        """All that it has learned: the last state of its run, with the model and the critics."""
+        if self.state is None and self._folder is not None:
+            self.state = training.last_state(self._folder)
+        if self.state is None:
+            raise UsageError("a saved policy has no model and no critics: rhucrl.load() the folder of its run")
+        return self.state
+
+    @property
+    def model(self) -> Any:
+        """The dynamics model that it has learned."""
+        if not hasattr(self.learned, "model"):
+            raise UsageError(f"{self.config.algo} learns no model: plan with that of rh-ucrl, or with a known one")
+        return self.learned.model
+
+    @property
+    def limits(self) -> Any:
+        """The range of what it has seen, where the game does not say what is possible."""
+        if isinstance(self.game, JaxGame) or not hasattr(self.learned, "model"):
+            return None
+        return world(self.game, self.model, self.learned.replay).limits
+
+    @property
+    def value(self) -> Any:
+        """The critic of the agent's problem: a batched function of observations, in the units of the reward."""
+        if not hasattr(self.learned, "model"):
+            raise UsageError(f"{self.config.algo} has no critic of states: take that of an agent that learns a model")
+        return protocol.value(self.config, self.game, self.learned)
+
+    @property
     def opponent(self) -> Any:
         """The adversary that it learned with, as an answer to state and action."""
         return training.protocol_of(self.config).deployed(self.config, self.pair, self.game)
@@ -74,18 +105,18 @@ class Agent:
     def __call__(self, obs: Array) -> Array:
         return self.policy(obs)
 
-    def predict(self, observation: Any, state: Any = None, deterministic: bool = True) -> tuple[np.ndarray, Any]:
-        """The action at one observation or a batch of them; the signature is Stable-Baselines3's."""
-        return np.asarray(act(self.policy, jnp.asarray(observation, jnp.float32))), state
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
+    ) -> tuple[np.ndarray, Any]:
+        """The action at one observation or a batch of them; the signature is Stable-Baselines3's.
+
+        A policy that remembers (a planner's plan) gives a state to pass on to the next call; None begins an episode.
+        """
+        return predict(self.policy, observation, state)
 
     def save(self, path: str | Path, **meta: Any) -> None:
         """Write the policy: safetensors and JSON, nothing that runs when it is loaded."""
         save_tree(path, self.pair, {"config": dataclasses.asdict(self.config), **meta})
-
-
-@jax.jit
-def act(policy: Any, obs: Array) -> Array:
-    return policy(obs)
 
 
 def load(path: str | Path) -> Agent:
@@ -100,7 +131,7 @@ def load(path: str | Path) -> Agent:
     config = training.config_of(folder, meta["config"])
     pair, _ = load_tree(folder, training.pair_like(config))
     agent = Agent(training.env_of(config))
-    agent.config, agent._pair = config, pair
+    agent.config, agent._pair, agent._folder = config, pair, path if folder != path else None
     return agent
 
 

@@ -31,7 +31,8 @@ class Subject:
 
     policy: Annotated[str, Positional, arg(metavar="RUN")]
     """A run's or a policy's folder; with --env also a .zip of Stable-Baselines3 or SBX, an .onnx file, module:function,
-    which returns a policy, or lqr or cascade, the controllers made for inverted-pendulum."""
+    which returns a policy; lqr or cascade, the controllers made for inverted-pendulum; or planner, which plans in the
+    environment's own dynamics."""
     env: str | None = None
     """The environment, where the policy has none of its own or shall play in another one."""
     setting: Setting | None = None

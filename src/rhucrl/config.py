@@ -38,8 +38,8 @@ class TrainConfig:
     """A row of the algorithm table (see `rhucrl list algos`)."""
     model: Literal["ensemble", "known"] = "ensemble"
     """A learned model, or the true dynamics (to test the solver alone)."""
-    solver: Literal["look-ahead", "actor-critic"] | None = None
-    """Candidates and look-ahead (small games: the pendulum's default), or networks (the robots' default)."""
+    solver: Literal["look-ahead", "actor-critic", "planner"] | None = None
+    """Candidates and look-ahead (small games: the pendulum's default), networks (the robots' default), or plans."""
     seed: int = 0
     """Seed of everything random."""
     episodes: int = 30
@@ -88,6 +88,17 @@ class TrainConfig:
     acting_points: int = 7
     """Agent's candidate actions per dimension while acting."""
 
+    plan_steps: int = 30
+    """Planner: steps of a plan."""
+    plan_samples: int = 200
+    """Planner: rollouts of a round, of the agent's plans against some of the adversary's."""
+    plan_elite: float = 0.2
+    """Planner: the share of the plans that the search is refitted to."""
+    plan_rounds: int = 5
+    """Planner: rounds of each of the two phases."""
+    plan_discount: float = 0.99
+    """Planner: discount along a plan."""
+
     exploration: float = 0.1
     """AR-DDPG: standard deviation of the noise of its actions, in units of half their range."""
     rollouts: int = 4
@@ -131,9 +142,9 @@ class TrainConfig:
                 raise unknown(name, getattr(self, name), choices)
         if self.strength is not None and not 0 <= self.strength < float("inf"):
             raise UsageError(f"--strength is {self.strength}; it must be finite and at least 0")
-        for name in ("discount", "trace", "broad", "kept"):
+        for name in ("discount", "trace", "broad", "kept", "plan_discount", "plan_elite"):
             if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"--{name} is {getattr(self, name)}; it must lie in [0, 1]")
+                raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}; it must lie in [0, 1]")
         row = MODEL_FREE.get(self.algo)
         if row is not None and self.setting not in row.settings:
             made = " or ".join(row.settings)
@@ -195,5 +206,5 @@ def preset(env: str, algo: str = "rh-ucrl", speed: Speed = "fast") -> dict[str, 
 LEAST = {
     "horizon": 1, "episodes": 1, "random_episodes": 1, "beta": 0, "model_steps": 1, "updates": 0, "batch": 1, "pool": 4,
     "features": 1, "width": 1, "agent_points": 2, "acting_points": 2, "heads": 2, "model_width": 1, "model_rounds": 1,
-    "model_batch": 1, "round": 1, "seed": 0, "exploration": 0, "rollouts": 1, "passes": 1, "population": 1,
+    "model_batch": 1, "round": 1, "plan_steps": 2, "plan_samples": 100, "plan_rounds": 1, "seed": 0, "exploration": 0, "rollouts": 1, "passes": 1, "population": 1,
 }  # fmt: skip

@@ -15,6 +15,7 @@ from rhucrl.envs.face import ZeroSumEnv
 from rhucrl.envs.game import Box, JaxGame
 from rhucrl.envs.game import play as play_step
 from rhucrl.replay import Transitions
+from rhucrl.solvers.policies import act, fresh, reply
 
 HOLD = 10  # steps for which a random action of the first episodes of a JAX game is held
 
@@ -37,22 +38,22 @@ def play_in_jax(game: JaxGame, policy: Any, opponent: Any, explore: bool, key: P
     def wander(box: Box, key: PRNGKeyArray) -> Array:
         return box.place(jax.random.uniform(key, (box.size,), minval=-1.0))
 
-    def step(carry: tuple[Array, Array], time: Array):
-        system, alive = carry
+    def step(carry: tuple[Array, Array, Any], time: Array):
+        system, alive, memory = carry
         obs = game.observe(system)
         if explore:
             action = wander(game.agent, jax.random.fold_in(keys[1], time // HOLD))
             change = time // HOLD if game.scope == "step" else 0
             adversary = wander(game.adversary, jax.random.fold_in(keys[2], change))
         else:
-            action = policy(obs)
-            adversary = opponent(obs, action)
+            memory, action = act(policy, memory, obs)
+            adversary = reply(opponent, memory, obs, action)
         played = play_step(game, system, action, adversary, jax.random.fold_in(keys[3], time))
         following = game.observe(played.state)
         row = Transitions(obs, played.executed, adversary, following)
-        return (played.state, alive & ~game.terminated(following)), (row, alive, played.reward)
+        return (played.state, alive & ~game.terminated(following), memory), (row, alive, played.reward)
 
-    start = game.reset(keys[0]), jnp.bool_(True)
+    start = game.reset(keys[0]), jnp.bool_(True), () if explore else fresh(policy)
     _, (rows, alive, rewards) = jax.lax.scan(step, start, jnp.arange(game.horizon))
     return Episode(rows, alive.sum(), jnp.where(alive, rewards, 0.0).sum())
 

@@ -17,17 +17,18 @@ from rhucrl.compilation import compiled
 from rhucrl.config import TrainConfig
 from rhucrl.envs.face import ZeroSumEnv
 from rhucrl.envs.game import Game, JaxGame
+from rhucrl.errors import UsageError
 from rhucrl.episodes import Episode, play_in_jax, play_on_host
 from rhucrl.models import calibration, ensemble
 from rhucrl.models.known import KnownModel
 from rhucrl.models.prediction import Model
 from rhucrl.replay import Replay
-from rhucrl.solvers import look_ahead, pathwise
+from rhucrl.solvers import look_ahead, pathwise, receding
 from rhucrl.solvers.backup import Numbers, unit
 from rhucrl.timing import timed
 
 TIE = 0.05  # a difference in J^(p), in units of the critics, that says nothing: the later policy is output
-SOLVERS: dict[str, Any] = {"look-ahead": look_ahead, "actor-critic": pathwise}
+SOLVERS: dict[str, Any] = {"look-ahead": look_ahead, "actor-critic": pathwise, "planner": receding}
 
 
 class State(NamedTuple):
@@ -89,6 +90,14 @@ def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> 
 def deployed(config: TrainConfig, pair: Any, game: Game) -> Any:
     """The adversary that plays the real episodes."""
     return solver_of(config, game).deployed(config, pair, game)
+
+
+def value(config: TrainConfig, game: Game, state: State) -> Any:
+    """The critic of the agent's problem, as a batched function of observations."""
+    its = solver_of(config, game)
+    if not hasattr(its, "worth"):
+        raise UsageError("a planner learns no critic: take the value of an agent that has learned with networks")
+    return its.worth(config, game, state.model, state.replay, state.learner, numbers(config, 0))
 
 
 def select(

@@ -74,6 +74,15 @@ def resume(folder: str | Path, episodes: int | None = None, progress: Progress |
         return advance(run, longer, env, state, done, progress or Silent())
 
 
+def last_state(folder: str | Path) -> State:
+    """The state of a run at its last checkpoint."""
+    run = Run.open(folder)
+    config = config_of(run.folder, run.config)
+    if (found := run.load_checkpoint(lambda meta: state_like(config, meta["episodes"]))) is None:
+        raise UsageError(f"{folder} has no checkpoint yet: wait for its first episode")
+    return found[1]
+
+
 def advance(run: Run, config: TrainConfig, env: ZeroSumEnv, state: State, done: int, progress: Progress) -> State:
     """Episodes `done`, `done` + 1, ...: played, logged, and saved in the order that makes a kill harmless."""
     clock = Clock()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import equinox as eqx
@@ -22,9 +23,9 @@ from rhucrl.envs.game import Game, JaxGame
 from rhucrl.errors import UsageError
 from rhucrl.evaluation.adversaries import FAMILIES, Member, member, respond, size
 from rhucrl.evaluation.rollouts import Keys, Policy, Trajectory, rollout
+from rhucrl.solvers import policies
 
 Adversary = Callable[[Any, Any], Any]
-Acting = Callable[[np.ndarray], np.ndarray]
 Score = tuple[float, float]
 
 TOGETHER = 16  # episodes that one program plays side by side
@@ -43,7 +44,7 @@ class Arena(Protocol):
     """A policy in its environment, and the steps that have been played."""
 
     env: ZeroSumEnv
-    act: Acting
+    act: Actor
     watch: Callable[[], None]
 
     @property
@@ -68,25 +69,42 @@ def score(played: Sequence[Played]) -> Score:
     return float(np.mean([row.gain for row in played])), -float(np.mean([row.excursion for row in played]))
 
 
-def acting(policy: Any, env: ZeroSumEnv, clip: bool = False) -> Acting:
-    """The policy as a function of one observation: a callable, or what has Stable-Baselines3's `predict`."""
-    predict: Any = getattr(policy, "predict", None)
-    if predict is None and not callable(policy):
-        raise UsageError(f"a {type(policy).__name__} is no policy: give a function of observations, or with .predict")
-    network: Any = getattr(policy, "policy", policy)
-    plays: Any = policy
-    if hasattr(network, "on_host"):
-        plays, predict = network.on_host(), None
-    elif isinstance(policy, eqx.Module):
-        plays = eqx.filter_jit(plays)
-    box = env.boxes["agent"]
+def remembering(policy: Any, obs: np.ndarray, state: Any = None, deterministic: bool = True) -> tuple[np.ndarray, Any]:
+    return policies.predict(policy, obs, state)
 
-    def act(obs: np.ndarray) -> np.ndarray:
-        action = np.asarray(predict(obs, deterministic=True)[0] if predict else plays(obs))
-        demand_action(action, obs, box, clip)
+
+class Actor:
+    """A policy as a function of one observation after the other, with what it remembers of the episode."""
+
+    def __init__(self, policy: Any, env: ZeroSumEnv, clip: bool = False):
+        predict: Any = getattr(policy, "predict", None)
+        if predict is None and not callable(policy):
+            told = f"a {type(policy).__name__} is no policy"
+            raise UsageError(f"{told}: give a function of observations, or with .predict")
+        network: Any = getattr(policy, "policy", policy)
+        plays: Any = policy
+        if hasattr(network, "on_host"):
+            plays, predict = network.on_host(), None
+        elif hasattr(policy, "fresh"):
+            predict = partial(remembering, policy)
+        elif isinstance(policy, eqx.Module):
+            plays = eqx.filter_jit(plays)
+        self._plays, self._predict, self._box, self._clip = plays, predict, env.boxes["agent"], clip
+        self.memory: Any = None
+
+    def reset(self) -> None:
+        """An episode begins."""
+        self.memory = None
+
+    def __call__(self, obs: np.ndarray) -> np.ndarray:
+        if self._predict is None:
+            action = np.asarray(self._plays(obs))
+        else:
+            memory = {} if self.memory is None else {"state": self.memory}
+            told, self.memory = self._predict(obs, deterministic=True, **memory)
+            action = np.asarray(told)
+        demand_action(action, obs, self._box, self._clip)
         return action
-
-    return act
 
 
 def demand_action(action: np.ndarray, obs: np.ndarray, box: Any, clip: bool) -> None:
@@ -100,7 +118,7 @@ def demand_action(action: np.ndarray, obs: np.ndarray, box: Any, clip: bool) -> 
         raise UsageError(f"{told}: keep the policy inside, or let its actions be clipped (--clip, clip=True)")
 
 
-def bound(adversary: Any, env: ZeroSumEnv, act: Acting) -> Adversary | None:
+def bound(adversary: Any, env: ZeroSumEnv, act: Actor) -> Adversary | None:
     """An adversary that plans has to meet the environment and the policy first."""
     return adversary.bind(env, act) if hasattr(adversary, "bind") else adversary
 
@@ -129,7 +147,7 @@ class HostArena:
     ):  # fmt: skip
         if not isinstance(env, ZeroSumEnv):
             raise UsageError("this game's system runs on the host: give the environment that rhucrl.make or wrap made")
-        self.env, self.act, self.watch, self._crew = env, acting(policy, env, clip), watch, crew
+        self.env, self.act, self.watch, self._crew = env, Actor(policy, env, clip), watch, crew
         self._calm = env.at(0.0)
 
     @property
@@ -152,9 +170,10 @@ class HostArena:
         return played
 
 
-def play(env: ZeroSumEnv, act: Acting, adversary: Adversary | None, seed: int) -> Played:
+def play(env: ZeroSumEnv, act: Actor, adversary: Adversary | None, seed: int) -> Played:
     """One episode; it ends where the environment ends it, or at the game's horizon."""
     view, gain, done = AgentView(env, adversary), 0.0, False
+    act.reset()
     obs, _ = view.reset(seed=seed)
     path = [obs]
     while not done:
@@ -169,7 +188,7 @@ class JaxArena:
     """Episodes side by side, in one compiled program; the policy is a pure batched JAX function."""
 
     def __init__(self, policy: Policy, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] = nothing):
-        self.env, self.act, self.watch = env, acting(policy, env, clip), watch
+        self.env, self.act, self.watch = env, Actor(policy, env, clip), watch
         self.policy, self._clip, self._steps, self._sizes = policy, clip, 0, sizes_of(env.game)
 
     @property

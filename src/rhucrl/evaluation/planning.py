@@ -31,8 +31,9 @@ class Planner:
         """The adversary of one episode: a callable of (obs, time)."""
         scale, chosen = np.asarray(env.game.scale), self.actions[0]
 
-        def outcome(saved: Any, obs: np.ndarray, action: np.ndarray) -> tuple[float, float]:
+        def outcome(saved: Any, memory: Any, obs: np.ndarray, action: np.ndarray) -> tuple[float, float]:
             env.set_state(saved)
+            act.memory = memory
             begun, total, done, steps = obs, 0.0, False, 0
             while not done and steps < self.depth:
                 obs, reward, terminated, truncated, _ = env.step({"agent": act(obs), "adversary": action})
@@ -42,9 +43,10 @@ class Planner:
         def plan(obs: np.ndarray, time: Any) -> np.ndarray:
             nonlocal chosen
             if int(time) % self.hold == 0:
-                saved = env.get_state()
-                scores = [outcome(saved, obs, action) for action in self.actions]
+                saved, memory = env.get_state(), act.memory
+                scores = [outcome(saved, memory, obs, action) for action in self.actions]
                 env.set_state(saved)
+                act.memory = memory
                 chosen = self.actions[min(range(len(scores)), key=scores.__getitem__)]
             return chosen
 

@@ -1,7 +1,7 @@
-"""Controllers made by hand, to hold learned policies against: of the inverted pendulum.
+"""Controllers that nobody has trained, to hold learned policies against: made by hand, or planning.
 
-Observations are (x, angle, their velocities); a positive action pushes the cart towards positive x. Each controller is
-a policy of one observation or of a batch of them.
+Those made by hand are of the inverted pendulum. Observations are (x, angle, their velocities); a positive action
+pushes the cart towards positive x. Each controller is a policy of one observation or of a batch of them.
 """
 
 from __future__ import annotations
@@ -81,13 +81,22 @@ def cascade() -> Cascade:
     return Cascade(position=0.156, velocity=0.282, lean=0.179, angle=19.3, rate=2.79)
 
 
+def planner(env: ZeroSumEnv) -> Any:
+    """The robust planner with the environment's own dynamics."""
+    from rhucrl.planner import Planner
+
+    return Planner(env)
+
+
 REFERENCES: dict[str, Callable[[], Any]] = {"lqr": lqr, "cascade": cascade}
 
 
 def reference(name: str, env: ZeroSumEnv) -> Any:
     """The named controller, if it was made for this environment."""
+    if name == "planner":
+        return planner(env)
     if name not in REFERENCES:
-        raise unknown("reference policy", name, REFERENCES)
+        raise unknown("reference policy", name, [*REFERENCES, "planner"])
     if getattr(env.game, "name", None) != ENVIRONMENT:
         raise UsageError(f"{name} is a controller of {ENVIRONMENT}: attack it there, or name another policy")
     return REFERENCES[name]()

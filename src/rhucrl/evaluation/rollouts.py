@@ -1,6 +1,6 @@
 """Episodes of the real game: a policy and an adversary played against each other as one `lax.scan`.
 
-An agent policy is a pure batched callable `policy(obs) -> action`; an adversary is a pure batched callable
+An agent policy is a pure batched callable `policy(obs) -> action`, and may have a memory; an adversary is a pure batched callable
 `adversary(obs, time) -> action`, `time` being the step. Returns are undiscounted, over the game's horizon
 (`eq:performance`).
 """
@@ -8,7 +8,7 @@ An agent policy is a pure batched callable `policy(obs) -> action`; an adversary
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from rhucrl.envs.game import Game, demand_jax, play
+from rhucrl.solvers.policies import act, fresh
 
 Keys = Key[Array, " k"]
 Policy = Callable[[Float[Array, "*b p"]], Float[Array, "*b q"]]
@@ -61,17 +62,18 @@ def rollout(game: Game, policy: Policy, adversary: Adversary, key: PRNGKeyArray)
     game = demand_jax(game)
     start, draws = jax.random.split(key)
 
-    def step(carry: tuple[Array, Array], time: Array) -> tuple[tuple[Array, Array], Trajectory]:
-        state, alive = carry
+    def step(carry: tuple[Array, Array, Any], time: Array) -> tuple[tuple[Array, Array, Any], Trajectory]:
+        state, alive, memory = carry
         obs = game.observe(state)
-        asked, against = policy(obs), game.adversary.clip(adversary(obs, time))
+        memory, asked = act(policy, memory, obs)
+        against = game.adversary.clip(adversary(obs, time))
         action = game.agent.clip(asked)
         played = play(game, state, action, against, jax.random.fold_in(draws, time))
         row = Trajectory(obs, asked, action, against, played.executed, jnp.where(alive, played.reward, 0.0))
         following = jnp.where(alive, played.state, state)
-        return (following, alive & ~game.terminated(game.observe(following))), row
+        return (following, alive & ~game.terminated(game.observe(following)), memory), row
 
-    carry = game.reset(start), jnp.bool_(True)
+    carry = game.reset(start), jnp.bool_(True), fresh(policy)
     return jax.lax.scan(step, carry, jnp.arange(game.horizon))[1]
 
 

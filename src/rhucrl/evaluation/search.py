@@ -164,6 +164,7 @@ def sac(search: Search, generator: np.random.Generator) -> list[Any]:
     store = memory(search.effort.sac * game.horizon, game.observation.size, game.adversary.size)
     for index in range(search.effort.sac):
         exploration = None if index == 0 else 0.0
+        arena.act.reset()
         played = practise(
             arena.env, players, arena.act, learner, store, options, exploration, jax.random.fold_in(key, index)
         )
@@ -277,10 +278,15 @@ def battery(search: Search) -> dict[str, Attack]:
         rows |= {"sequence": sequence} if effort.evolution else {}
         rows |= {f"planning-{depth}": planning(depth) for depth in effort.depths if can_plan(search.arena.env)}
         rows |= {"sac": sac} if effort.sac else {}
-        if isinstance(game, Pendulum) and isinstance(search.arena, JaxArena):
+        if isinstance(game, Pendulum) and isinstance(search.arena, JaxArena) and not has_memory(search.arena):
             rows |= {f"best-response-{grid}": best_response(grid) for grid in effort.grids}
     learned = hasattr(search.policy, "adversary") and EVERY[search.policy.config.algo].deployed != "none"
     return rows | ({"trained": trained} if learned else {})
+
+
+def has_memory(arena: JaxArena) -> bool:
+    """Whether the policy is more than a function of the state, which dynamic programming needs."""
+    return hasattr(arena.policy, "fresh")
 
 
 def can_plan(env: Any) -> bool:

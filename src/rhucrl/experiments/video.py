@@ -64,9 +64,9 @@ def record(
 
 def film(policy: Any, env: ZeroSumEnv, against: str, output: Path, seed: int, seconds: float) -> tuple[Path, Path]:
     """Film a policy against nobody, the adversary that it learned with, its worst one, or one that was saved."""
-    from rhucrl.evaluation.arena import acting, bound
+    from rhucrl.evaluation.arena import Actor, bound
 
-    act = acting(policy, env)
+    act = Actor(policy, env)
     return record(env, act, bound(_opponent(policy, env, against, seed), env, act), output, seed, seconds)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +22,7 @@ from rhucrl.episodes import Acting
 from rhucrl.models.prediction import Model
 from rhucrl.replay import Replay
 from rhucrl.solvers import value_iteration
-from rhucrl.solvers.backup import Numbers, slope, value
+from rhucrl.solvers.backup import Numbers, slope, stateless, value
 from rhucrl.solvers.bounds import Contest, Opponent, Slope, bounds, pessimistic
 from rhucrl.solvers.candidates import adversary_candidates, agent_candidates
 from rhucrl.solvers.critic import Critic
@@ -58,6 +59,23 @@ def players(config: TrainConfig, game: Game, model: Model, learner: Learner, num
     mine = Player(game, model, learner.agent.average, jnp.float32(row.agent_eta), numbers, adversary)
     theirs = Player(game, model, learner.response.average, jnp.float32(row.response_eta), numbers, adversary)
     return Pair(AgentPolicy(mine, agent_candidates(game.agent, config.acting_points)), AdversaryPolicy(theirs))
+
+
+class Worth(eqx.Module):
+    """V(s) of the agent's problem; of an adversary of episode scope, under the values that weigh most."""
+
+    player: Player
+
+    def __call__(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b"]:
+        player = self.player
+        if player.game.scope == "step":
+            return value(player.game, player.critic, obs, player.game.neutral)
+        weights = stateless(player.game, player.critic, player.origin(), player.adversary)
+        return value(player.game, player.critic, obs[..., None, :], player.adversary) @ weights
+
+
+def worth(config: TrainConfig, game: Game, model: Model, replay: Replay, learner: Learner, numbers: Numbers) -> Worth:
+    return Worth(players(config, game, model, learner, numbers).policy.player)
 
 
 def deployed(config: TrainConfig, pair: Pair, game: Game) -> Opponent:

@@ -22,7 +22,7 @@ from rhucrl.solvers.actor_critic import Problem, slope, unit, world
 from rhucrl.solvers.backup import Numbers
 from rhucrl.solvers.bounds import Contest, Opponent, bounds, pessimistic
 from rhucrl.solvers.candidates import lattice
-from rhucrl.solvers.networks import Gaussian, Normaliser
+from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron
 from rhucrl.solvers.policies import Nobody
 
 CORNERS = 64  # at most so many extremes of the adversary's box are held
@@ -62,6 +62,22 @@ def players(config: TrainConfig, game: Game, model: Model, learner: Learner, num
     problem = learner.agent if ALGORITHMS[config.algo].deployed == "own" else learner.response
     policy = Gaussian(learner.agent.networks.agent, learner.normaliser, game.agent)
     return Pair(policy, Answer(Gaussian(problem.networks.adversary, learner.normaliser, game.adversary)))
+
+
+class Worth(eqx.Module):
+    """V(s) of the agent's problem, the lesser of two critics'."""
+
+    critics: list[Perceptron]
+    normaliser: Normaliser
+    scale: Float[Array, ""]
+
+    def __call__(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b"]:
+        x = self.normaliser(obs)
+        return self.scale * jnp.minimum(*(critic(x)[..., 0] for critic in self.critics))
+
+
+def worth(config: TrainConfig, game: Game, model: Model, replay: Replay, learner: Learner, numbers: Numbers) -> Worth:
+    return Worth(learner.agent.targets, learner.normaliser, unit(game, numbers.discount))
 
 
 def deployed(config: TrainConfig, pair: Pair, game: Game) -> Opponent:

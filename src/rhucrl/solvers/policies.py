@@ -1,13 +1,19 @@
 """The policies that critics stand for: max-min look-ahead in the model.
 
 A network that imitated them would round off what the critics' edges say; asking the model at execution keeps it.
+
+A policy is a batched function of observations. One with a memory also has `fresh()`, the memory at the start of an
+episode, and `act(memory, obs)`, the next memory and an action; an opponent that can `read` such a memory does.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from rhucrl.envs.game import Game
@@ -86,6 +92,44 @@ class AdversaryPolicy(eqx.Module):
             worst = value(player.game, player.critic, player.origin(), player.adversary).argmin()
             return jnp.broadcast_to(player.adversary[worst], (*obs.shape[:-1], player.adversary.shape[-1]))
         return player.adversary[player.judge(obs, action[..., None, :])[..., 0, :].argmin(-1)]
+
+
+def fresh(policy: Any) -> Any:
+    """The memory of a policy at the start of an episode: nothing, for most."""
+    return policy.fresh() if hasattr(policy, "fresh") else ()
+
+
+def act(policy: Any, memory: Any, obs: Float[Array, " p"]) -> tuple[Any, Float[Array, " q"]]:
+    return policy.act(memory, obs) if hasattr(policy, "act") else (memory, policy(obs))
+
+
+def reply(opponent: Any, memory: Any, obs: Float[Array, " p"], action: Float[Array, " q"]) -> Float[Array, " qbar"]:
+    """The opponent's answer to an agent that has acted, and has this memory of it."""
+    return opponent.read(memory) if hasattr(opponent, "read") else opponent(obs, action)
+
+
+def predict(policy: Any, observation: Any, memory: Any = None) -> tuple[np.ndarray, Any]:
+    """The action at one observation or a batch of them, and the memory after it; None begins an episode."""
+    obs = jnp.asarray(observation, jnp.float32)
+    if not hasattr(policy, "fresh"):
+        return np.asarray(_play(policy, obs)), memory
+    if memory is None:
+        memory = jax.tree.map(lambda x: jnp.broadcast_to(x, (*obs.shape[:-1], *x.shape)), fresh(policy))
+    memory, action = _recall(policy, memory, obs)
+    return np.asarray(action), memory
+
+
+@jax.jit
+def _play(policy: Any, obs: Array) -> Array:
+    return policy(obs)
+
+
+@jax.jit
+def _recall(policy: Any, memory: Any, obs: Float[Array, "*b p"]) -> tuple[Any, Float[Array, "*b q"]]:
+    step = policy.act
+    for _ in obs.shape[:-1]:
+        step = jax.vmap(step)
+    return step(memory, obs)
 
 
 class Nobody(eqx.Module):

@@ -1,0 +1,136 @@
+"""A controller today, without training networks: plans in a model that is known or has been learned."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from rhucrl.algorithms import ALGORITHMS
+from rhucrl.compilation import enable_cache
+from rhucrl.envs.face import ZeroSumEnv
+from rhucrl.envs.game import Game
+from rhucrl.errors import UsageError, unknown
+from rhucrl.models.known import KnownModel
+from rhucrl.models.prediction import Model
+from rhucrl.solvers import planning
+from rhucrl.solvers.planning import Planning, Size, Thought
+from rhucrl.solvers.policies import fresh, predict
+
+FEWEST = 10 * planning.RIVALS  # samples: ten plans of the agent
+SHARE = 0.9  # of the budget that the search may take: copying and the call itself take the rest
+
+
+class Planner:
+    """A receding-horizon robust controller: `predict(observation)` plans, and plays the first action of the plan.
+
+    `model` is a learned one (an agent's `model`, or the agent), or None: then the game's own dynamics, where it gives
+    them. `algo` names the row of the algorithm table that it plans as: "h-ucrl" plans without an adversary. `value` is
+    a batched function of observations that is added at the end of a plan, such as an agent's `value`. With `budget_ms`
+    a step searches as long as that allows, instead of `rounds` rounds: results then depend on the machine's speed.
+    """
+
+    def __init__(
+        self, env: Any, model: Model | Any | None = None, algo: str = "rh-ucrl", *, value: Any = None,
+        horizon: int = Size().horizon, samples: int = Size().samples, elite: float = Size().elite,
+        rounds: int = Size().rounds, budget_ms: float | None = None, discount: float = 0.99, beta: float = 1.0,
+        seed: int = 0,
+    ):  # fmt: skip
+        if algo not in ALGORITHMS:
+            raise unknown("algorithm that plans", algo, ALGORITHMS)
+        self.env: ZeroSumEnv = env if hasattr(env, "game") else ZeroSumEnv(env)
+        enable_cache()
+        limits = getattr(model, "limits", None)
+        model = getattr(model, "model", model) or KnownModel(self.game)
+        row, known = ALGORITHMS[algo], isinstance(model, KnownModel)
+        signs = (0, 0) if known else (row.agent_eta, row.response_eta)
+        numbers = jnp.float32(beta), jnp.float32(discount), jnp.int32(seed)
+        size = demanded(self.game, known, Size(horizon, samples, elite, rounds))
+        self.policy = Planning(self.game, model, *numbers, limits, value, size, *signs, row.opponent)
+        self.budget_ms, self._thought, self._pace = budget_ms, None, [0.0, 0.0]
+        if budget_ms is not None:
+            self._make_room()
+
+    @property
+    def game(self) -> Game:
+        return self.env.game
+
+    def __call__(self, obs: Array) -> Array:
+        return self.policy(obs)
+
+    def reset(self) -> None:
+        """An episode begins: forget the plan."""
+        self._thought = None
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
+    ) -> tuple[np.ndarray, Any]:
+        """The action at one observation or a batch of them, and the thought behind it.
+
+        Give the thought to the next call; without it the planner goes on from its last one, until `reset()`.
+        """
+        obs = np.asarray(observation, np.float32)
+        thought = self._last(obs) if state is None else state
+        if self.budget_ms is None:
+            action, self._thought = predict(self.policy, obs, thought)
+        else:
+            action, self._thought = self._in_time(obs, thought)
+        return action, self._thought
+
+    def _last(self, obs: np.ndarray) -> Thought | None:
+        same = self._thought is not None and self._thought.time.shape == obs.shape[:-1]
+        return self._thought if same else None
+
+    def _in_time(self, obs: np.ndarray, thought: Thought | None) -> tuple[np.ndarray, Thought]:
+        """Half of the time for each phase, in calls of as many rounds as are sure to fit."""
+        if obs.ndim > 1:
+            raise UsageError("budget_ms is for one observation at a time: leave it out to plan for a batch")
+        start, thought = time.perf_counter(), fresh(self.policy) if thought is None else thought
+        search = jax.block_until_ready(_begin(self.policy, thought))
+        for phase, program in enumerate((_pursue, _respond)):
+            end, done = start + SHARE * self.budget_ms / 1000 * (phase + 1) / 2, 0
+            while (rounds := int((end - time.perf_counter()) / max(self._pace[phase], 1e-6))) > 0 or not done:
+                rounds, before = max(1, (rounds + 1) // 2), time.perf_counter()
+                search = jax.block_until_ready(program(self.policy, search, obs, thought.time, done, rounds))
+                took, done = (time.perf_counter() - before) / rounds, done + rounds
+                self._pace[phase] = max(took, 0.9 * self._pace[phase])
+        thought = _conclude(self.policy, thought, search)
+        return np.asarray(self.policy.action(thought)), thought
+
+    def _make_room(self) -> None:
+        """Compile, measure a round of each phase, and take fewer samples where two rounds of each do not fit."""
+        budget = SHARE * self.budget_ms / 1000
+        for attempt in range(2):
+            obs, thought = np.asarray(self.game.starts(jax.random.key(0), 1)[0]), fresh(self.policy)
+            for _ in range(3):
+                self._pace = [0.0, 0.0]
+                self._in_time(obs, thought)
+            needed = 2 * sum(self._pace)
+            if needed <= budget:
+                return
+            size = self.policy.size
+            fewer = int(size.samples * budget / needed) // planning.RIVALS * planning.RIVALS
+            if attempt or fewer < FEWEST:
+                told = f"--budget-ms is {self.budget_ms:g}; with this model a step takes at least"
+                raise UsageError(f"{told} {1000 * needed / SHARE * min(1, FEWEST / size.samples):.0f} ms")
+            self.policy = dataclasses.replace(self.policy, size=size._replace(samples=fewer))
+
+
+def demanded(game: Game, known: bool, size: Size) -> Size:
+    """The size, if a search of that size makes sense and the game can be planned in."""
+    if known:
+        game.dynamics(game.starts(jax.random.key(0), 1)[0], game.agent.low, game.neutral)
+    least = Size(2, FEWEST, 0.0, 1)
+    for name, given, low in zip(Size._fields, size, least, strict=True):
+        if given < low or (name == "elite" and not 0 < given <= 1):
+            raise UsageError(f"{name} is {given}; it must be {'in (0, 1]' if name == 'elite' else f'at least {low}'}")
+    return size
+
+
+_begin, _conclude = jax.jit(planning.begin), jax.jit(planning.conclude)
+_pursue, _respond = jax.jit(planning.pursue), jax.jit(planning.respond)

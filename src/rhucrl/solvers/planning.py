@@ -1,0 +1,290 @@
+"""Robust planning: hallucinated dynamics are an optimal-control problem, solved anew at every step.
+
+A cross-entropy search over open-loop plans in two phases. First the agent's plans (with those of eta^(o)) are refitted
+to the ones with the best worst case over the adversary's plans, and the adversary's to the worst for them; then the
+agent's best plans stay, and an answer to them (with eta^(p)) is refitted. The plans of one step, moved on, are where
+the search of the next step begins, and the former answer is among what the agent's next plans have to hold against.
+
+An agent that plans anew is not bound by its plan, so that the answer is to its best few plans alike: an answer to a
+single one exploits what will be mended a step later, and does the agent little harm. Noise that is smooth in time, and
+so large that most actions of the first samples are extremes, finds plans that the usual white noise misses (smooth
+noise: Pinneri et al. 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from rhucrl.envs.game import Box, Game, chosen
+from rhucrl.hallucination import hallucinate
+from rhucrl.models.prediction import Model
+from rhucrl.solvers.candidates import lattice
+from rhucrl.solvers.value_iteration import pick
+
+RIVALS = 10  # adversary's plans that each plan of the agent is tried against
+PLANS = 10  # agent's plans that each answer is tried against
+BOLD, WARY, CALM = 2.5, 1.0, 0.6  # first standard deviations of the agent's plans, of rivals, of answers, in [-1, 1]
+SMOOTHNESS = 0.8  # correlation of the noise from step to step
+EMPHASIS = 1.4  # on the noise of the first step, the one that will be played
+FLOOR = 0.02  # of the standard deviations
+COLD = 3  # times as many rounds where there is no plan to begin with
+
+Value = Callable[[Float[Array, "*b p"]], Float[Array, "*b"]]
+
+
+class Size(NamedTuple):
+    """How much is tried: steps of a plan, rollouts of a round, the share of them that a round keeps, rounds."""
+
+    horizon: int = 30
+    samples: int = 200
+    elite: float = 0.2
+    rounds: int = 5
+
+
+class Belief(NamedTuple):
+    """A distribution over plans in [-1, 1], and the best one so far."""
+
+    mean: Float[Array, "h d"]
+    std: Float[Array, "h d"]
+    best: Float[Array, "h d"]
+
+
+class Thought(NamedTuple):
+    """What a planner remembers of a step: its plan, the rival's, its best plans, and the answer to them."""
+
+    time: Int[Array, ""]
+    mine: Float[Array, "h q"]
+    rival: Float[Array, "h r"]
+    plans: Float[Array, "m h q"]
+    answer: Float[Array, "h s"]
+
+
+class Search(NamedTuple):
+    """A search under way; `plans` are the agent's best ones."""
+
+    mine: Belief
+    rival: Belief
+    answer: Belief
+    plans: Float[Array, "m h q"]
+
+
+class Planning(eqx.Module):
+    """The agent that plans: a policy with a memory, or without it a batched function of observations.
+
+    `agent_eta` and `response_eta` are the entries of the algorithm's row. `value` is added at the end of a plan.
+    """
+
+    game: Game
+    model: Model
+    beta: Float[Array, ""]
+    discount: Float[Array, ""]
+    seed: Int[Array, ""]
+    limits: Box | None = None
+    value: Value | None = None
+    size: Size = eqx.field(static=True, default=Size())
+    agent_eta: int = eqx.field(static=True, default=1)
+    response_eta: int = eqx.field(static=True, default=-1)
+    opponent: bool = eqx.field(static=True, default=True)
+
+    def fresh(self) -> Thought:
+        """The memory at the start of an episode."""
+        h, p, q, qbar = self.size.horizon, self.game.predicted_size, self.game.agent.size, self.game.adversary.size
+        wide = jnp.zeros((h, q + p * abs(self.agent_eta))), jnp.zeros((h, qbar + p * abs(self.response_eta)))
+        plans = jnp.broadcast_to(wide[0], (PLANS, *wide[0].shape))
+        return Thought(jnp.int32(0), wide[0], jnp.zeros((h, qbar)), plans, wide[1])
+
+    def act(self, thought: Thought, obs: Float[Array, " p"]) -> tuple[Thought, Float[Array, " q"]]:
+        thought = think(self, thought, obs)
+        return thought, self.action(thought)
+
+    def action(self, thought: Thought) -> Float[Array, " q"]:
+        return self.game.agent.place(thought.mine[0, : self.game.agent.size])
+
+    def __call__(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b q"]:
+        """Without a memory every plan is made from nothing."""
+        flat = obs.reshape(-1, obs.shape[-1])
+        return jax.vmap(lambda o: self.act(self.fresh(), o)[1])(flat).reshape(*obs.shape[:-1], -1)
+
+
+class Answering(eqx.Module):
+    """The adversary of a planner: what its thoughts say the adversary will do (`own`: in the agent's own problem)."""
+
+    planning: Planning
+    own: bool = eqx.field(static=True, default=False)
+
+    def read(self, thought: Thought) -> Float[Array, " qbar"]:
+        box = self.planning.game.adversary
+        return box.place((thought.rival if self.own else thought.answer)[0, : box.size])
+
+    def __call__(self, obs: Float[Array, "*b p"], action: Float[Array, "*b q"]) -> Float[Array, "*b qbar"]:
+        flat, planning = obs.reshape(-1, obs.shape[-1]), self.planning
+        told = jax.vmap(lambda o: self.read(planning.act(planning.fresh(), o)[0]))(flat)
+        return told.reshape(*obs.shape[:-1], -1)
+
+
+def think(planning: Planning, thought: Thought, obs: Float[Array, " p"]) -> Thought:
+    """Both phases, from the plans of the step before."""
+    rounds = planning.size.rounds * jnp.where(thought.time == 0, COLD, 1)
+    search = begin(planning, thought)
+    search = pursue(planning, search, obs, thought.time, jnp.int32(0), rounds)
+    search = respond(planning, search, obs, thought.time, jnp.int32(0), rounds)
+    return conclude(planning, thought, search)
+
+
+def begin(planning: Planning, thought: Thought) -> Search:
+    """The plans of the step before, one step on."""
+
+    def ahead(plan: Array, std: float) -> Belief:
+        moved = jnp.where(thought.time == 0, plan, jnp.concatenate([plan[1:], plan[-1:]]))
+        return Belief(moved, jnp.full(plan.shape, std), moved)
+
+    beliefs = ahead(thought.mine, BOLD), ahead(thought.rival, WARY), ahead(thought.answer, CALM)
+    return Search(*beliefs, thought.plans)
+
+
+def conclude(planning: Planning, thought: Thought, search: Search) -> Thought:
+    """Means, not best samples: they are steadier. What an adversary chose for an episode stays."""
+    held = (planning.game.scope == "episode") & (thought.time > 0)
+    answer = jnp.where(held, thought.answer, search.answer.mean)
+    return Thought(thought.time + 1, search.mine.mean, search.rival.mean, search.plans, answer)
+
+
+def rebut(planning: Planning, thought: Thought, plans: Float[Array, "m h q"], obs: Float[Array, " p"]) -> Thought:
+    """The second phase alone: an answer to the plans of another planner."""
+    search = begin(planning, thought)._replace(plans=plans)
+    rounds = planning.size.rounds * jnp.where(thought.time == 0, COLD, 1)
+    return conclude(planning, thought, respond(planning, search, obs, thought.time, jnp.int32(0), rounds))
+
+
+def pursue(planning: Planning, search: Search, obs: Array, time: Array, first: Array, rounds: Array) -> Search:
+    """Rounds `first`, `first` + 1, ... of the first phase: the agent's plans against rivals."""
+    size, game = planning.size, planning.game
+    q, qbar = game.agent.size, game.adversary.size
+    fixed = game.scope == "episode" or not planning.opponent
+    certain = fixed_rivals(game, planning.opponent)[:, None] if fixed else None
+    rivals = certain.shape[0] if certain is not None else RIVALS
+    plans = size.samples // rivals
+
+    def round(i: Array, search: Search) -> Search:
+        keys = jax.random.split(dice(planning, time, 2 * i), 3)
+        mine = draw(search.mine, plans, SMOOTHNESS, keys[0])
+        if certain is not None:
+            theirs = jnp.broadcast_to(certain, (rivals, size.horizon, qbar))
+        else:
+            theirs = draw(search.rival, rivals, SMOOTHNESS, keys[1])
+            theirs = theirs.at[2].set(unit_of(game.adversary, game.neutral)).at[3].set(search.answer.mean[:, :qbar])
+        eta = mine[:, None, :, q:] if planning.agent_eta else None
+        gains = returns(planning, obs, mine[:, None, :, :q], theirs[None], eta, keys[2])
+        worst = gains.min(1)
+        ours, good = refit(mine, worst, size.elite)
+        them, _ = refit(theirs, -(good @ gains), size.elite) if certain is None else (search.rival, good)
+        return Search(ours, them, search.answer, mine[jax.lax.top_k(worst, PLANS)[1]])
+
+    return jax.lax.fori_loop(first, first + rounds, round, search)
+
+
+def respond(planning: Planning, search: Search, obs: Array, time: Array, first: Array, rounds: Array) -> Search:
+    """Rounds of the second phase: answers to the agent's plans, which stay."""
+    game, size = planning.game, planning.size
+    q, qbar = game.agent.size, game.adversary.size
+    lasting = game.scope == "episode"
+
+    def round(i: Array, search: Search) -> Search:
+        keys = jax.random.split(dice(planning, time, 2 * i + 1))
+        theirs = draw(search.answer, size.samples // PLANS, 1.0 if lasting else SMOOTHNESS, keys[0])
+        eta = theirs[None, :, :, qbar:] if planning.response_eta else None
+        gains = returns(planning, obs, search.plans[:, None, :, :q], theirs[None, :, :, :qbar], eta, keys[1])
+        return search._replace(answer=refit(theirs, -gains.mean(0), size.elite)[0])
+
+    return jax.lax.fori_loop(first, first + rounds, round, search)
+
+
+def dice(planning: Planning, time: Array, round: Array) -> PRNGKeyArray:
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(planning.seed), time), round)
+
+
+def fixed_rivals(game: Game, opponent: bool) -> Float[Array, "k qbar"]:
+    """Values that last for an episode, in [-1, 1]: they cover the box, as the agent does not know which it is."""
+    if not opponent:
+        return unit_of(game.adversary, game.neutral)[None]
+    size = game.adversary.size
+    return lattice(1, RIVALS // 2) if size == 1 else lattice(size, 2)[:: max(1, 2**size // RIVALS)]
+
+
+def unit_of(box: Box, action: Float[Array, "*b n"]) -> Float[Array, "*b n"]:
+    """Where in [-1, 1]^n an action lies."""
+    return 2 * (action - box.low) / jnp.where(box.high > box.low, box.high - box.low, 1.0) - 1
+
+
+def draw(belief: Belief, count: int, smoothness: float, key: PRNGKeyArray) -> Float[Array, "n h d"]:
+    """Plans of a belief, its best and its mean first, with noise that is smooth in time (1: the same at all times)."""
+    h, d = belief.mean.shape
+    lag = jnp.arange(h)[:, None] - jnp.arange(h)[None]
+    fading = jnp.where(lag >= 0, smoothness ** jnp.maximum(lag, 0), 0.0)
+    fading = fading * jnp.where(jnp.arange(h) > 0, jnp.sqrt(1 - smoothness**2), EMPHASIS)
+    noise = jnp.einsum("gh,nhd->ngd", fading, jax.random.normal(key, (count, h, d)))
+    plans = jnp.clip(belief.mean + belief.std * noise, -1, 1)
+    return plans.at[0].set(belief.best).at[1].set(belief.mean)
+
+
+def refit(plans: Float[Array, "n h d"], score: Float[Array, " n"], share: float) -> tuple[Belief, Float[Array, " n"]]:
+    """The belief of the plans with the highest scores, and which they are, as weights."""
+    score = jnp.nan_to_num(score, nan=-jnp.inf)
+    least = jax.lax.top_k(score, max(2, round(share * len(plans))))[0][-1]
+    weight = (score >= least) / (score >= least).sum()
+    mean = jnp.einsum("n,nhd->hd", weight, plans)
+    std = jnp.sqrt(jnp.einsum("n,nhd->hd", weight, jnp.square(plans - mean)))
+    return Belief(mean, std + FLOOR, plans[score.argmax()]), weight
+
+
+def returns(
+    planning: Planning, obs: Float[Array, " p"], mine: Float[Array, "a #b h q"], theirs: Float[Array, "#a b h qbar"],
+    eta: Float[Array, "#a #b h p"] | None, key: PRNGKeyArray,
+) -> Float[Array, "a b"]:  # fmt: skip
+    """The discounted return of every plan against every other, in the model that eta chooses or (None) a sampled one.
+
+    Chance is the same for all plans of the agent (in the second phase: for all answers): none of them is just lucky.
+    """
+    game, model = planning.game, planning.model
+    steps = planning.size.horizon
+    shape = jnp.broadcast_shapes(mine.shape[:2], theirs.shape[:2])
+    keys = jax.random.split(key, 3)
+    luck = jax.random.uniform(keys[0], (steps, 2, 1, shape[1]))
+    omega = jax.random.normal(keys[1], (steps, 1, shape[1], game.predicted_size))
+    along = [None if plan is None else jnp.moveaxis(plan, -2, 0) for plan in (mine, theirs, eta)]
+
+    def step(carry: tuple[Array, Array, Array], x: Any):
+        obs, weight, total = carry
+        (mine, theirs, eta), (luck, whose), omega = x
+        action, adversary = game.agent.place(mine), game.adversary.place(theirs)
+        executed = chosen(game.execute(*broadcast(action, adversary)), luck)
+        if eta is None:
+            mean, std = model.member(obs, executed, adversary, pick(jnp.broadcast_to(whose, shape), model.members))
+            following = mean + omega * std
+        else:
+            following = hallucinate(model.predict(obs, executed, adversary), eta, planning.beta, omega)
+        following = inside(planning, following)
+        total = total + weight * game.reward(obs, executed, adversary, following)
+        return (following, weight * planning.discount * (1 - game.over(following)), total), None
+
+    start = jnp.broadcast_to(obs, (*shape, obs.shape[-1]))
+    carry = start, jnp.ones(shape), jnp.zeros(shape)
+    (last, weight, total), _ = jax.lax.scan(step, carry, (along, luck, omega))
+    return total if planning.value is None else total + weight * planning.value(last)
+
+
+def broadcast(action: Float[Array, "#a #b q"], adversary: Float[Array, "#a #b r"]) -> tuple[Array, Array]:
+    """Both players' actions for every pair."""
+    shape = jnp.broadcast_shapes(action.shape[:-1], adversary.shape[:-1])
+    return tuple(jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in (action, adversary))  # type: ignore[return-value]
+
+
+def inside(planning: Planning, obs: Float[Array, "*b p"]) -> Float[Array, "*b p"]:
+    """A possible observation: the game's, or where data say so, near what has been seen."""
+    return planning.game.project(obs) if planning.limits is None else planning.limits.clip(obs)

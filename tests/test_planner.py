@@ -1,0 +1,258 @@
+"""The planner against exact dynamic programming, its memory, its place among the policies, and its budget."""
+
+from __future__ import annotations
+
+import dataclasses
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rhucrl
+from probes import GRID, Probe, Unsure, solution
+from rhucrl import cli
+from rhucrl.envs.face import ZeroSumEnv
+from rhucrl.errors import UsageError
+from rhucrl.evaluation import planning as adversaries_that_plan
+from rhucrl.evaluation.arena import Actor, HostArena, JaxArena, play
+from rhucrl.evaluation.attack import EFFORTS, Effort
+from rhucrl.models.known import KnownModel
+from rhucrl.solvers.planning import Answering, Planning, Size, begin, fixed_rivals, rebut, returns
+
+DISCOUNT = 0.9
+STATES = np.array([-1.5, -0.7, 0.5, 1.6])
+TINY = Effort(2, 2, 1, 2, 1, (9,), 1, 1, 1)
+SIZE = Size(12, 200, 0.2, 6)
+
+
+def planning(game=None, model=None, etas=(0, 0), opponent=True, size=SIZE, **more) -> Planning:
+    game = game or Probe(certain=True)
+    numbers = jnp.float32(1), jnp.float32(DISCOUNT), jnp.int32(0)
+    return Planning(
+        game, model or KnownModel(game), *numbers, size=size, agent_eta=etas[0], response_eta=etas[1],
+        opponent=opponent, **more,
+    )  # fmt: skip
+
+
+class Table(eqx.Module):
+    """A value between the points of the grid."""
+
+    values: jax.Array
+
+    def __call__(self, obs):
+        return jnp.interp(obs[..., 0], jnp.float32(GRID), self.values)
+
+
+@jax.jit
+def thoughts(policy: Planning, obs):
+    return jax.vmap(lambda o: policy.act(policy.fresh(), o)[0])(obs)
+
+
+def actions(policy: Planning, states=STATES) -> np.ndarray:
+    return np.asarray(jax.jit(lambda p, o: p(o))(policy, jnp.float32(states)[:, None]))[:, 0]
+
+
+def exact(game, states=STATES, **options) -> np.ndarray:
+    return np.interp(states, GRID, solution(game, DISCOUNT, **options).action)
+
+
+def test_the_plan_is_the_one_of_dynamic_programming():
+    game = Probe(certain=True, goal=0.4)
+    far = np.array([-1.5, -0.7, 1.6])  # nearby, plans that nobody will change ask for more than feedback does
+    np.testing.assert_allclose(actions(planning(game), far), exact(game, far), atol=0.2)
+    alone = actions(planning(game, opponent=False))
+    np.testing.assert_allclose(alone, exact(game, shoves=[0.0]), atol=0.2)
+
+
+def test_the_answer_is_the_worst():
+    """To an agent that does nothing: away from the goal."""
+    policy, nothing = planning(), jnp.zeros((10, SIZE.horizon, 1))
+    told = jax.vmap(lambda o: rebut(policy, policy.fresh(), nothing, o))(jnp.float32(STATES)[:, None])
+    shoves = np.asarray(jax.vmap(Answering(policy).read)(told))[:, 0]
+    np.testing.assert_allclose(shoves, np.sign(STATES), atol=0.2)
+
+
+def test_optimism_and_pessimism():
+    """The agent's eta moves towards the goal and lets it push less; the answer's eta moves away from it."""
+    game = Probe(certain=True, strength=0.0)
+    policy = planning(game, Unsure(game, epistemic=0.15), (1, -1))
+    told = thoughts(policy, jnp.float32(STATES)[:, None])
+    wanted = exact(game, reach=0.15, sign=1)
+    np.testing.assert_allclose(np.asarray(told.mine[:, 0, 0]), wanted, atol=0.2)
+    assert (np.sign(told.mine[:, 0, 1]) == -np.sign(STATES)).all()
+    assert (np.sign(told.answer[:, 0, 1]) == np.sign(STATES)).all()
+    assert told.rival.shape == (len(STATES), SIZE.horizon, 1)
+
+
+def test_returns_are_those_of_the_game():
+    game = Probe(certain=True)
+    policy = planning(game)
+    mine, theirs = jnp.full((1, 1, 12, 1), 0.5), jnp.full((1, 1, 12, 1), -0.25)
+    s, total = 1.0, 0.0
+    for t in range(12):
+        total += DISCOUNT**t * (-(s**2) - 0.05 * 0.25)
+        s = s + 0.3 * 0.5 - 0.2 * 0.25
+        s = min(s, 2.0)
+    gains = returns(policy, jnp.ones(1), mine, theirs, None, jax.random.key(0))
+    assert gains.shape == (1, 1)
+    assert float(gains[0, 0]) == pytest.approx(total, rel=1e-5)
+    ended = dataclasses.replace(policy, game=dataclasses.replace(game, end=0.5))
+    gains = returns(ended, jnp.zeros(1), mine + 0.5, 0 * theirs, None, jax.random.key(0))
+    assert float(gains[0, 0]) == pytest.approx(-0.05 - DISCOUNT * (0.3**2 + 0.05), rel=1e-4)
+
+
+def test_an_end_is_avoided():
+    """Rewards are negative, so that an end is welcome where it is near and the goal is far."""
+    game = Probe(certain=True, goal=-2.0, end=1.7, strength=0.0)
+    towards, away = actions(planning(game, opponent=False), [1.5])[0], actions(planning(game), [-1.0])[0]
+    assert towards > 0.5 and away < 0
+
+
+def test_a_value_at_the_end_of_a_plan():
+    """It decides, where it says the opposite of the rewards of a plan."""
+    short = planning(size=Size(2, 200, 0.2, 6), opponent=False)
+    right = dataclasses.replace(short, value=Table(jnp.float32(50 * GRID)))
+    assert (actions(short, [1.0])[0], actions(right, [1.0])[0]) == pytest.approx((-1, 1), abs=0.1)
+
+
+def test_of_an_episodes_value_every_one_counts():
+    """The agent does not know which value was chosen; the answer is chosen once."""
+    game = Probe(certain=True, scope="episode")
+    policy = planning(game)
+    np.testing.assert_array_equal(fixed_rivals(game, True)[:, 0], np.linspace(-1, 1, 5))
+    first, _ = policy.act(policy.fresh(), jnp.ones(1))
+    later, _ = policy.act(first, -jnp.ones(1))
+    np.testing.assert_array_equal(first.answer, later.answer)
+    np.testing.assert_allclose(first.answer, jnp.broadcast_to(first.answer[:1], first.answer.shape), atol=1e-6)
+    assert abs(float(first.answer[0, 0])) > 0.5
+
+
+def test_memory_moves_plans_on():
+    policy = planning()
+    first, action = policy.act(policy.fresh(), jnp.ones(1))
+    assert int(first.time) == 1 and float(action[0]) == float(policy.action(first)[0])
+    state = begin(policy, first)
+    np.testing.assert_array_equal(state.mine.mean[:-1], first.mine[1:])
+    np.testing.assert_array_equal(state.mine.mean[-1], first.mine[-1])
+
+
+def test_predict_remembers_and_forgets():
+    env = rhucrl.make("pendulum", "adversarial", strength=0.2, horizon=6)
+    planner = rhucrl.Planner(env, horizon=8, samples=100, rounds=1)
+    obs, _ = env.reset(seed=0)
+    cold, thought = planner.predict(obs)
+    warm, _ = planner.predict(obs)
+    again, _ = planner.predict(obs, thought)
+    np.testing.assert_array_equal(warm, again)
+    planner.reset()
+    np.testing.assert_array_equal(planner.predict(obs)[0], cold)
+    batch, memory = planner.predict(np.stack([obs, obs]))
+    assert batch.shape == (2, 1) and memory.time.shape == (2,)
+    np.testing.assert_allclose(batch[0], cold, atol=1e-5)
+
+
+def test_every_arena_remembers():
+    """An attack meets the planner as it plays: with its memory, which does not outlive the episode."""
+    env = rhucrl.make("pendulum", "adversarial", strength=0.2, horizon=6)
+    planner = rhucrl.Planner(env, horizon=8, samples=100, rounds=1)
+    inside, outside = JaxArena(planner.policy, env), HostArena(planner, env)
+    for _ in range(2):
+        ((here,),), ((there,),) = inside.play([None], [0]), outside.play([None], [0])
+        assert here.gain == pytest.approx(there.gain, rel=1e-4)
+    act = Actor(planner, env)
+    thinker = adversaries_that_plan.planner(env.game, 2, np.random.default_rng(0))
+    assert play(env, act, thinker.bind(env, act), 0).steps == 6
+    act.reset()
+    assert act.memory is None
+
+
+def test_a_planner_is_attacked(monkeypatch):
+    monkeypatch.setitem(EFFORTS["jax"], "quick", TINY)
+    env = rhucrl.make("pendulum", "adversarial", strength=0.3, horizon=6)
+    planner = rhucrl.Planner(env, horizon=8, samples=100, rounds=1)
+    found = rhucrl.worst_case(planner, env)
+    assert found.worst < found.nominal
+    assert not any(name.startswith("best-response") for name in found.attacks)
+
+
+def test_robust_planning_pays():
+    """Against the answer to its plans, an agent that reckons with it holds what one that does not loses."""
+
+    game = rhucrl.make("pendulum", setting="action", strength=0.3).game
+    robust = planning(game, size=Size())
+    plain = dataclasses.replace(robust, game=game.nominal(), opponent=False)
+
+    @jax.jit
+    def gain(mine, theirs):
+        def step(carry, _):
+            state, memory, other = carry
+            obs = game.observe(state)
+            memory, action = mine.act(memory, obs)
+            other = rebut(theirs, other, memory.plans, obs)
+            worst = Answering(theirs).read(other)
+            executed = game.execute(action, worst).action[0]
+            return (game.step(state, executed, worst), memory, other), game.reward(obs, executed, worst, obs)
+
+        start = game.reset(jax.random.key(0)), mine.fresh(), theirs.fresh()
+        return jax.lax.scan(step, start, length=game.horizon)[1].sum()
+
+    assert gain(robust, robust) > gain(plain, robust) + 150
+
+
+def test_mistakes():
+    env = rhucrl.make("pendulum")
+    with pytest.raises(UsageError, match="at least 100"):
+        rhucrl.Planner(env, samples=10)
+    with pytest.raises(UsageError, match="elite"):
+        rhucrl.Planner(env, elite=0.0)
+    with pytest.raises(UsageError, match="rh-ucrl"):
+        rhucrl.Planner(env, algo="rh-ucrll")
+    with pytest.raises(UsageError, match="does not give its dynamics"):
+        rhucrl.Planner(rhucrl.make("hopper"))
+    with pytest.raises(UsageError, match="budget-ms"):
+        rhucrl.Planner(env, budget_ms=1e-3)
+    with pytest.raises(UsageError, match="batch"):
+        rhucrl.Planner(env, budget_ms=500.0, horizon=4, samples=100).predict(np.zeros((2, 3)))
+
+
+def test_a_budget_buys_rounds():
+    env = rhucrl.make("pendulum")
+    planner = rhucrl.Planner(env, budget_ms=200.0, horizon=8, samples=100)
+    obs, _ = env.reset(seed=0)
+    action, thought = planner.predict(obs)
+    assert env.boxes["agent"].contains(action) and int(thought.time) == 1
+
+
+def test_a_run_that_plans(tmp_path, capsys):
+    """Train, resume, evaluate; the model of the run serves a planner, its critics do not exist."""
+    options = ["--solver", "planner", "--horizon", "12", "--plan-steps", "4", "--plan-samples", "100",
+               "--plan-rounds", "1", "--model-rounds", "2", "--model-width", "8"]  # fmt: skip
+    whole, parts = str(tmp_path / "whole"), str(tmp_path / "parts")
+    assert cli.main(["train", "pendulum", *options, "--episodes", "3", "--run-dir", whole]) == 0
+    assert cli.main(["train", "pendulum", *options, "--episodes", "2", "--run-dir", parts]) == 0
+    assert cli.main(["resume", parts, "--episodes", "3"]) == 0
+    lines = [(tmp_path / name / "metrics.jsonl").read_text() for name in ("whole", "parts")]
+    assert lines[0] == lines[1] and '"J_pessimistic"' in lines[0]
+    agent = rhucrl.load(whole)
+    action, thought = agent.predict(np.float32([-1, 0, 0]))
+    assert action.shape == (1,) and int(thought.time) == 1
+    planner = rhucrl.Planner(agent.env, agent, horizon=4, samples=100, rounds=1)
+    assert planner.policy.agent_eta == 1 and planner.predict(np.float32([-1, 0, 0]))[0].shape == (1,)
+    with pytest.raises(UsageError, match="learns no critic"):
+        agent.value  # noqa: B018
+
+
+@pytest.mark.parametrize("env", ["pendulum", "inverted-pendulum"])
+def test_a_trained_critic_ends_a_plan(env, tmp_path):
+    env = rhucrl.make(env, horizon=12)
+    tiny = {"model_rounds": 1, "model_width": 8, "width": 8, "features": 4, "pool": 16, "batch": 10, "model_steps": 2}
+    agent = rhucrl.RHUCRL(env, **tiny).learn(2, run_dir=tmp_path / "run")
+    agent = rhucrl.load(tmp_path / "run")
+    planner = rhucrl.Planner(env, agent, value=agent.value, horizon=3, samples=100, rounds=1)
+    obs, _ = env.reset(seed=0)
+    assert np.isfinite(agent.value(jnp.asarray(obs, jnp.float32)))
+    assert env.boxes["agent"].contains(planner.predict(obs)[0].astype(np.float32))
+    agent.save(tmp_path / "policy")
+    with pytest.raises(UsageError, match="folder of its run"):
+        rhucrl.load(tmp_path / "policy").model  # noqa: B018

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,6 @@ import pytest
 import rhucrl
 from probes import GRID, Probe, Unsure, solution
 from rhucrl import cli
-from rhucrl.envs.face import ZeroSumEnv
 from rhucrl.errors import UsageError
 from rhucrl.evaluation import planning as adversaries_that_plan
 from rhucrl.evaluation.arena import Actor, HostArena, JaxArena, play

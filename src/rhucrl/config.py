@@ -206,5 +206,6 @@ def preset(env: str, algo: str = "rh-ucrl", speed: Speed = "fast") -> dict[str, 
 LEAST = {
     "horizon": 1, "episodes": 1, "random_episodes": 1, "beta": 0, "model_steps": 1, "updates": 0, "batch": 1, "pool": 4,
     "features": 1, "width": 1, "agent_points": 2, "acting_points": 2, "heads": 2, "model_width": 1, "model_rounds": 1,
-    "model_batch": 1, "round": 1, "plan_steps": 2, "plan_samples": 100, "plan_rounds": 1, "seed": 0, "exploration": 0, "rollouts": 1, "passes": 1, "population": 1,
+    "model_batch": 1, "round": 1, "plan_steps": 2, "plan_samples": 100, "plan_rounds": 1, "seed": 0, "exploration": 0,
+    "rollouts": 1, "passes": 1, "population": 1,
 }  # fmt: skip

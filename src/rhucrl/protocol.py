@@ -17,8 +17,8 @@ from rhucrl.compilation import compiled
 from rhucrl.config import TrainConfig
 from rhucrl.envs.face import ZeroSumEnv
 from rhucrl.envs.game import Game, JaxGame
-from rhucrl.errors import UsageError
 from rhucrl.episodes import Episode, play_in_jax, play_on_host
+from rhucrl.errors import UsageError
 from rhucrl.models import calibration, ensemble
 from rhucrl.models.known import KnownModel
 from rhucrl.models.prediction import Model

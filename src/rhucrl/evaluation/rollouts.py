@@ -1,8 +1,8 @@
 """Episodes of the real game: a policy and an adversary played against each other as one `lax.scan`.
 
-An agent policy is a pure batched callable `policy(obs) -> action`, and may have a memory; an adversary is a pure batched callable
-`adversary(obs, time) -> action`, `time` being the step. Returns are undiscounted, over the game's horizon
-(`eq:performance`).
+An agent policy is a pure batched callable `policy(obs) -> action`, and may have a memory; an adversary is a pure
+batched callable `adversary(obs, time) -> action`, `time` being the step. Returns are undiscounted, over the game's
+horizon (`eq:performance`).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from rhucrl.solvers.value_iteration import pick
 
 RIVALS = 10  # adversary's plans that each plan of the agent is tried against
 PLANS = 10  # agent's plans that each answer is tried against
-BOLD, WARY, CALM = 2.5, 1.0, 0.6  # first standard deviations of the agent's plans, of rivals, of answers, in [-1, 1]
+BOLD, WARY, CALM = 2.5, 1.0, 0.6  # first standard deviations of the agent's actions, of rivals, of answers and etas
 SMOOTHNESS = 0.8  # correlation of the noise from step to step
 EMPHASIS = 1.4  # on the noise of the first step, the one that will be played
 FLOOR = 0.02  # of the standard deviations
@@ -140,11 +140,12 @@ def think(planning: Planning, thought: Thought, obs: Float[Array, " p"]) -> Thou
 def begin(planning: Planning, thought: Thought) -> Search:
     """The plans of the step before, one step on."""
 
-    def ahead(plan: Array, std: float) -> Belief:
+    def ahead(plan: Array, std: float, actions: int) -> Belief:
         moved = jnp.where(thought.time == 0, plan, jnp.concatenate([plan[1:], plan[-1:]]))
-        return Belief(moved, jnp.full(plan.shape, std), moved)
+        return Belief(moved, jnp.full(plan.shape, CALM).at[:, :actions].set(std), moved)
 
-    beliefs = ahead(thought.mine, BOLD), ahead(thought.rival, WARY), ahead(thought.answer, CALM)
+    q, qbar = planning.game.agent.size, planning.game.adversary.size
+    beliefs = ahead(thought.mine, BOLD, q), ahead(thought.rival, WARY, qbar), ahead(thought.answer, CALM, qbar)
     return Search(*beliefs, thought.plans)
 
 
@@ -244,8 +245,8 @@ def refit(plans: Float[Array, "n h d"], score: Float[Array, " n"], share: float)
 
 
 def returns(
-    planning: Planning, obs: Float[Array, " p"], mine: Float[Array, "a #b h q"], theirs: Float[Array, "#a b h qbar"],
-    eta: Float[Array, "#a #b h p"] | None, key: PRNGKeyArray,
+    planning: Planning, obs: Float[Array, " p"], mine: Float[Array, "_ _ h q"], theirs: Float[Array, "_ _ h qbar"],
+    eta: Float[Array, "_ _ h p"] | None, key: PRNGKeyArray,
 ) -> Float[Array, "a b"]:  # fmt: skip
     """The discounted return of every plan against every other, in the model that eta chooses or (None) a sampled one.
 
@@ -279,7 +280,7 @@ def returns(
     return total if planning.value is None else total + weight * planning.value(last)
 
 
-def broadcast(action: Float[Array, "#a #b q"], adversary: Float[Array, "#a #b r"]) -> tuple[Array, Array]:
+def broadcast(action: Float[Array, "_ _ q"], adversary: Float[Array, "_ _ r"]) -> tuple[Array, Array]:
     """Both players' actions for every pair."""
     shape = jnp.broadcast_shapes(action.shape[:-1], adversary.shape[:-1])
     return tuple(jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in (action, adversary))  # type: ignore[return-value]

@@ -1,0 +1,145 @@
+"""The planner on the pendulum: robust against nominal as in the paper's figure 1, over masses, with a learned model.
+
+    python benchmarks/planner.py                 # the rows that are not there yet
+    python benchmarks/planner.py plans --jobs 1
+    python benchmarks/planner.py --tables        # docs/planner.md and its figure
+
+plans: 500 steps with the known dynamics. The agent reckons with the adversary (robust) or with none (nominal); the
+adversary is the second phase of a planner that knows the true strength and the agent's best plans.
+masses: one mass for the episode; an agent that hedges over [.5, 3] beside agents that are sure of one mass.
+learned: RH-UCRL that plans in the model that it learns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import rows
+from jaxtyping import Array
+
+import rhucrl
+from rhucrl.compilation import enable_cache
+from rhucrl.envs.game import Box, JaxGame
+from rhucrl.envs.pendulum import Pendulum
+from rhucrl.evaluation.oracle import solve
+from rhucrl.evaluation.rollouts import Constant, rollout
+from rhucrl.models.known import KnownModel
+from rhucrl.solvers.planning import Answering, Planning, rebut
+from rhucrl.training import env_of
+
+STRENGTHS = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4]
+LIGHT, HEAVY = 0.5, 3.0
+MASSES = [0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0]
+SURE = [0.5, 1.0, 2.0, 3.0]
+SEEDS = range(3)
+
+
+def experiments() -> dict[str, list[dict]]:
+    return {
+        "plans": [{"setting": s, "seed": seed, "horizon": 500} for seed in SEEDS for s in ("adversarial", "action")],
+        "masses": [{"horizon": 200, "seed": seed} for seed in SEEDS],
+        "learned": [{"strength": 0.1, "seed": seed, "episodes": 10} for seed in SEEDS],
+    }
+
+
+class Weighed(Pendulum):
+    """The pendulum with a mass between two given ones."""
+
+    masses: tuple[float, float] = eqx.field(static=True, default=(LIGHT, HEAVY))
+
+    @property
+    def adversary(self) -> Box:
+        low, high = self.masses
+        return Box(jnp.full(1, low), jnp.full(1, high))
+
+
+def planning(game: JaxGame, seed: int, opponent: bool = True) -> Planning:
+    numbers = jnp.float32(1), jnp.float32(0.99), jnp.int32(seed)
+    return Planning(game, KnownModel(game), *numbers, agent_eta=0, response_eta=0, opponent=opponent)
+
+
+@jax.jit
+def duel(game: JaxGame, mine: Planning, theirs: Planning) -> Array:
+    """The return of an agent that plans against the answers to its plans."""
+
+    def step(carry: Any, _: None) -> Any:
+        state, memory, other = carry
+        obs = game.observe(state)
+        memory, action = mine.act(memory, obs)
+        other = rebut(theirs, other, memory.plans, obs)
+        worst = Answering(theirs).read(other)
+        executed = game.execute(action, worst).action[0]
+        following = game.step(state, executed, worst)
+        return (following, memory, other), game.reward(obs, executed, worst, game.observe(following))
+
+    start = game.reset(jax.random.key(0)), mine.fresh(), theirs.fresh()
+    return jax.lax.scan(step, start, length=game.horizon)[1].sum()
+
+
+def plans(setting: str, seed: int, horizon: int) -> dict:
+    told: dict[str, list[float]] = {"robust": [], "nominal": [], "oracle": []}
+    for strength in STRENGTHS:
+        game: Any = rhucrl.make("pendulum", setting, strength, horizon=horizon).game
+        robust = planning(game, seed)
+        nominal = dataclasses.replace(robust, game=game.nominal(), model=KnownModel(game.nominal()), opponent=False)
+        told["robust"].append(float(duel(game, robust, robust)))
+        told["nominal"].append(float(duel(game, nominal, robust)))
+        told["oracle"].append(solve(game).value)
+    return told
+
+
+def masses(seed: int, horizon: int) -> dict:
+    def returns(policy: Planning) -> list[float]:
+        world = Weighed(0.0, "episode", horizon, "parameter")
+        play = lambda mass: rollout(world, policy, Constant(jnp.full(1, mass)), jax.random.key(0)).reward.sum()  # noqa: E731
+        return [float(play(mass)) for mass in MASSES]
+
+    hedging = Weighed(0.0, "episode", horizon, "parameter")
+    sure = {str(mass): Weighed(0.0, "episode", horizon, "parameter", masses=(mass, mass)) for mass in SURE}
+    return {
+        "hedging": returns(planning(hedging, seed)),
+        "sure": {mass: returns(planning(game, seed)) for mass, game in sure.items()},
+    }
+
+
+def learned(strength: float, seed: int, episodes: int) -> dict:
+    env = rhucrl.make("pendulum", "adversarial", strength)
+    with tempfile.TemporaryDirectory() as folder:
+        agent = rhucrl.RHUCRL(env, seed=seed, solver="planner").learn(episodes, run_dir=f"{folder}/run")
+        curve = [json.loads(line) for line in Path(f"{folder}/run/metrics.jsonl").read_text().splitlines()]
+    game: Any = env_of(agent.config).game
+    calm = float(rollout(game.nominal(), agent.policy, Constant(game.neutral), jax.random.key(0)).reward.sum())
+    return {
+        "returns": [row["return"] for row in curve], "pessimistic": [row.get("J_pessimistic") for row in curve],
+        "nominal": calm, "cpu": time.process_time(),
+    }  # fmt: skip
+
+
+def one(options: dict) -> dict:
+    enable_cache()
+    make = plans if "setting" in options else learned if "strength" in options else masses
+    return {"options": options, **make(**options)}
+
+
+def tell(row: dict) -> str:
+    if "robust" in row:
+        return "robust " + " ".join(f"{x:.0f}" for x in row["robust"])
+    return f"hedging {min(row['hedging']):.0f}" if "hedging" in row else f"last returns {row['returns'][-3:]}"
+
+
+def write() -> None:
+    import planner_tables
+
+    planner_tables.write()
+
+
+if __name__ == "__main__":
+    rows.main(__file__, str(__doc__), experiments(), one, tell, write)

@@ -29,7 +29,7 @@ class Memory(NamedTuple):
 
     model: gaussian_process.Memory
     uncertainty: Float[Array, ""]
-    """Sum of |sigma_{t-1}|^2 over all data: `eq:complexity_measure` of what was met, in units of the signals."""
+    """Sum of |sigma_{t-1}|^2 over all data: `eq:complexity_measure` of what was met."""
     regret: Float[Array, ""]
     episodes: Float[Array, ""]
     """Episodes that the regret counts: those with a selected policy."""
@@ -58,15 +58,15 @@ def balance(config: TrainConfig, state: Any, width: float) -> dict[str, float]:
     """The bounds after this episode, each with the constants that it was computed with."""
     model, memory = state.model, state.model_optimiser
     game, ridge, n = model.game, float(memory.model.ridge), int(memory.model.seen)
-    p, horizon, episodes = game.predicted_size, game.horizon, max(n / game.horizon, 1)
-    most = theory.information_bound(kernel_matrix(model), n, ridge)
-    complexity = theory.log_complexity_bound(most, ridge, horizon, p)
+    horizon, episodes, gained = game.horizon, math.ceil(n / game.horizon), float(memory.model.information)
+    most = max(theory.information_bound(kernel_matrix(model), n, ridge), gained)
+    complexity = theory.log_complexity_bound(most, ridge, horizon, float(jnp.square(model.signal).sum()))
     given = Lipschitz(*config.lipschitz) if config.lipschitz else estimated(state.last, model, state.replay)
     told = {f"lipschitz_{name}": value for name, value in given._asdict().items()}
     return told | {
-        "information_gain": float(memory.model.information), "information_bound": most,
+        "information_gain": gained, "information_bound": most,
         "log10_Gamma": math.log10(max(float(memory.uncertainty), 1e-30)), "log10_Gamma_bound": complexity,
-        "log10_regret_bound": theory.log_regret_bound(given, width, horizon, math.ceil(episodes), complexity),
+        "log10_regret_bound": theory.log_regret_bound(given, width, horizon, episodes, complexity),
         "log10_episodes_needed": theory.log_episodes(given, width, horizon, complexity, config.epsilon),
     }  # fmt: skip
 

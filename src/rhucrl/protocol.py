@@ -142,7 +142,7 @@ def learn(config: TrainConfig, state: State, episode: Episode, beta: Array, key:
     metrics |= {"one_step_error": jnp.sqrt((real @ error.mean(-1)) / count)}
     replay = store.add(state.replay, transitions, count, keys[0])
     if isinstance(state.model, GaussianProcess):
-        metrics |= {"uncertainty": real @ jnp.square(state.model.deviation(*transitions[:3])).sum(-1)}
+        metrics |= {"uncertainty": real @ jnp.square(prediction.epistemic / state.model.temperature).sum(-1)}
     if not isinstance(state.model, Ensemble):
         return state._replace(replay=replay), metrics
     model, optimiser, fit = ensemble.fit(

@@ -64,11 +64,14 @@ def information_bound(kernel: Float[np.ndarray, "c c"], count: int, ridge: float
     return float(information + count / (2 * ridge) * (variance.max() - share @ variance))
 
 
-def log_complexity_bound(information: float, ridge: float, horizon: int, outputs: int) -> float:
-    """Gamma_T <= p (1 + 1 / lambda)^(H - 1) (1 + 2 lambda) gamma (`eq:apply_sum_posterior_variance_bound`), for any
-    lambda; at most the 2 e p H gamma of `eq:complexity_measure_bounded_MIG` for lambda = p H."""
+def log_complexity_bound(information: float, ridge: float, horizon: int, prior: float) -> float:
+    """Gamma_T <= (1 + 1 / lambda)^(H - 1) (1 + 2 lambda) gamma per output (`eq:apply_sum_posterior_variance_bound`).
+
+    `prior` is the sum of the outputs' variances before any data: p where all are 1. For lambda = p H this is at most
+    the 2 e p H gamma of `eq:complexity_measure_bounded_MIG`.
+    """
     steps = (horizon - 1) * math.log10(1 + 1 / ridge)
-    return steps + math.log10(outputs * (1 + 2 * ridge) * max(information, 1e-300))
+    return steps + math.log10(prior * (1 + 2 * ridge) * max(information, 1e-300))
 
 
 def log_regret_bound(lipschitz: Lipschitz, beta: float, horizon: int, episodes: int, log_complexity: float) -> float:

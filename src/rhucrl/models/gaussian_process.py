@@ -64,11 +64,6 @@ class GaussianProcess(eqx.Module):
         z = self.game.model_input(obs, executed, adversary)
         return z.reshape(-1, z.shape[-1]), z.shape[:-1]
 
-    def deviation(self, obs: Array, executed: Array, adversary: Array) -> Float[Array, "*b p"]:
-        """sigma of every output in units of its signal, without the temperature."""
-        z, batch = self.inputs(obs, executed, adversary)
-        return jnp.broadcast_to(self.at(z)[1].reshape(*batch, 1), (*batch, self.signal.shape[0]))
-
     def predict(self, obs: Array, executed: Array, adversary: Array) -> Prediction:
         z, batch = self.inputs(obs, executed, adversary)
         mean, std = self.at(z)

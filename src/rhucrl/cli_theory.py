@@ -25,6 +25,9 @@ class Verify:
     Exit code 1 if an inequality failed, or if so many intervals failed that delta cannot be the reason.
     """
 
+    game: Literal["drawn", "linear-quadratic"] = "drawn"
+    """Dynamics that are drawn, or s + a / 2 + abar / 4 with quadratic costs: its saddle point is known in closed form,
+    the kernel is linear, the norm is that of these dynamics, and what is drawn is the noise."""
     kernel: Literal["linear", "squared-exponential", "sum", "product"] = "squared-exponential"
     """The kernel whose space the dynamics lie in."""
     lengthscale: float = 3.0
@@ -59,7 +62,8 @@ class Verify:
         from rhucrl.progress import Progress
         from rhucrl.trees import dump
 
-        setup = Setup(**{name: getattr(self, name) for name in Setup.__dataclass_fields__})
+        given = {name: getattr(self, name) for name in Setup.__dataclass_fields__}
+        setup = Setup(**given) if self.game == "drawn" else Setup.linear_quadratic(**given)
         with Progress(self.draws, "theory verify") as progress:
             found = verify(setup, progress)
         if self.output:
@@ -83,6 +87,12 @@ class Verify:
         quarters = [(name.replace("_", " "), interval(regret[name], ".4f")) for name in
                     ("first_quarter", "last_quarter", "difference")]  # fmt: skip
         print_table("robust regret per episode", ("episodes", "mean over draws, 95 % interval"), quarters)
+        if saddle := found.get("saddle"):
+            closed = saddle["closed_form"]["value"], saddle["closed_action"], saddle["closed_answer"]
+            learned = (interval(saddle[name]) for name in ("worst_case", "action", "answer"))
+            names = ("worst case of the output policy", "agent's first action", "adversary's first action")
+            rows = [(name, f"{a:.3f}", b) for name, a, b in zip(names, closed, learned, strict=True)]
+            print_table("saddle point", ("", "closed form", "learned, 95 % interval"), rows)
         shown = "below 1" if regret["slope"]["high"] < 1 else "not shown to be below 1 by so few draws and episodes"
         print(f"R_T grows as T to the power of {interval(regret['slope'])} over the last half: {shown}")
         broken = [r["inequality"] for r in found["inequalities"] if r["failed"]]

@@ -64,11 +64,17 @@ def information_bound(kernel: Float[np.ndarray, "c c"], count: int, ridge: float
     return float(information + count / (2 * ridge) * (variance.max() - share @ variance))
 
 
+def linear_information_bound(rank: int, count: int, ridge: float) -> float:
+    """gamma_n <= rank / 2 ln(1 + n / (rank lambda)), of a kernel of finite rank: the determinant is largest where all
+    eigenvalues are the same."""
+    return rank / 2 * math.log1p(count / (rank * ridge))
+
+
 def log_complexity_bound(information: float, ridge: float, horizon: int, prior: float) -> float:
     """Gamma_T <= (1 + 1 / lambda)^(H - 1) (1 + 2 lambda) gamma per output (`eq:apply_sum_posterior_variance_bound`).
 
     `prior` is the sum of the outputs' variances before any data: p where all are 1. For lambda = p H this is at most
-    the 2 e p H gamma of `eq:complexity_measure_bounded_MIG`.
+    the 2 e p H gamma of `eq:complexity_measure_bounded_MIG`, whose gamma is that of all p outputs together.
     """
     steps = (horizon - 1) * math.log10(1 + 1 / ridge)
     return steps + math.log10(prior * (1 + 2 * ridge) * max(information, 1e-300))

@@ -1,18 +1,10 @@
-"""The theory held against a game that satisfies its assumptions, all of whose quantities can be computed.
-
-A point lives on the nodes of a line. Its dynamics f are drawn from the kernel's own space with a known norm, and the
-noise is a coin's: omega = sigma or -sigma, which is sigma-sub-Gaussian. The next state f(s, a, abar) + omega is held in
-the range and rounded at random to one of the nodes beside it, so that a value between nodes is its linear interpolation:
-optimistic, pessimistic and true performance are dynamic programs without any error but that of floating point. Between
-the kinks of a value that is linear in pieces, the extremes over an interval are at its ends.
-"""
+"""The theory held against games that satisfy its assumptions, all of whose quantities can be computed."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -20,13 +12,12 @@ from scipy.stats import binomtest
 
 from rhucrl import theory
 from rhucrl.evaluation.statistics import estimate
+from rhucrl.experiments import line as lines
+from rhucrl.experiments.line import Line, against, fixed, maximin, plan, play, saddle, steepest, wander
 from rhucrl.models import posterior
 from rhucrl.models.kernels import Kernel, Kind
 from rhucrl.theory import Lipschitz
 
-NODES, ACTIONS, ANSWERS = 21, 5, 3
-CENTRES = 24  # kernel functions that f is made of
-GOAL, EFFORT = 0.4, 0.1
 SLACK = 1e-9  # of an inequality, for floating point
 
 
@@ -34,6 +25,7 @@ SLACK = 1e-9  # of an inequality, for floating point
 class Setup:
     """What is drawn again and again."""
 
+    game: Literal["drawn", "linear-quadratic"] = "drawn"
     kernel: Kind = "squared-exponential"
     lengthscale: float = 3.0
     norm: float = 1.0
@@ -47,123 +39,29 @@ class Setup:
     def kernels(self) -> Kernel:
         return Kernel(np.zeros(3), np.ones(3), np.full(3, self.lengthscale), np.ones(3), np.float64(0.5), self.kernel)
 
+    @classmethod
+    def linear_quadratic(cls, **given: Any) -> Setup:
+        """The norm of w . x in the linear kernel (1 + x . x') / 4 is 2 |w|."""
+        norm = 2 * float(np.linalg.norm(lines.LINEAR))
+        return cls(**{**given, "game": "linear-quadratic", "kernel": "linear", "norm": norm})
+
     @property
     def ridge(self) -> float:
         """lambda = p H, with one output."""
         return float(self.horizon)
 
-
-class Line(NamedTuple):
-    """The game: nodes, every (s, a, abar) as a row of z, and f and the reward at each, with axes (s, a, abar)."""
-
-    nodes: Float[np.ndarray, " s"]
-    actions: Float[np.ndarray, " a"]
-    answers: Float[np.ndarray, " k"]
-    z: Float[np.ndarray, "n 3"]
-    f: Float[np.ndarray, "s a k"]
-    reward: Float[np.ndarray, "s a k"]
-    noise: float
-    horizon: int
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return self.f.shape  # type: ignore[return-value]
-
-    @property
-    def start(self) -> int:
-        return len(self.nodes) // 2
-
-
-class Plan(NamedTuple):
-    """Values at every node, and the indices of both players' actions at every step and node."""
-
-    value: Float[np.ndarray, " s"]
-    agent: Int[np.ndarray, "h s"]
-    answer: Int[np.ndarray, "h s"]
-
-
-Choose = Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]
-
-
-def draw(setup: Setup, generator: np.random.Generator) -> Line:
-    """A game whose dynamics have the norm that is asked for."""
-    nodes, actions, answers = (np.linspace(-1, 1, n) for n in (NODES, ACTIONS, ANSWERS))
-    grid = np.stack(np.meshgrid(nodes, actions, answers, indexing="ij"), -1)
-    centres, heights = generator.uniform(-1, 1, (CENTRES, 3)), generator.standard_normal(CENTRES)
-    kernel = setup.kernels()
-    heights *= setup.norm / np.sqrt(heights @ kernel(centres, centres) @ heights)
-    z = grid.reshape(-1, 3)
-    f = (kernel(z, centres) @ heights).reshape(grid.shape[:3])
-    reward = -np.abs(grid[..., 0] - GOAL) - EFFORT * np.abs(grid[..., 1])
-    return Line(nodes, actions, answers, z, f, reward, setup.noise, setup.horizon)
-
-
-def ahead(line: Line, value: np.ndarray, low: np.ndarray, high: np.ndarray, sign: int) -> Float[np.ndarray, "s a k"]:
-    """r + the largest (sign 1) or least (-1) E V(x + omega) over x in [low, high]."""
-
-    def expected(x: np.ndarray) -> np.ndarray:
-        return sum(np.interp(x + omega, line.nodes, value) for omega in (-line.noise, line.noise)) / 2  # type: ignore
-
-    kinks = np.concatenate([line.nodes - line.noise, line.nodes + line.noise])
-    inside = (kinks > low[..., None]) & (kinks < high[..., None])
-    within = np.where(inside, sign * expected(kinks), -np.inf).max(-1)
-    ends = np.maximum(sign * expected(low), sign * expected(high))
-    return line.reward + sign * np.maximum(ends, within)
-
-
-def plan(line: Line, low: np.ndarray, high: np.ndarray, sign: int, choose: Choose) -> Plan:
-    """The horizon backwards; `choose` names both players' actions, given the value of every pair and the step."""
-    value, played = np.zeros(len(line.nodes)), []
-    for h in reversed(range(line.horizon)):
-        q = ahead(line, value, low, high, sign)
-        agent, answer = choose(q, h)
-        value = q[np.arange(len(q)), agent, answer]
-        played.append((agent, answer))
-    agents, answers = zip(*reversed(played), strict=True)
-    return Plan(value, np.stack(agents), np.stack(answers))
-
-
-def maximin(q: np.ndarray, h: int) -> tuple[np.ndarray, np.ndarray]:
-    """`eq:rhucrl:learner`: the adversary answers to the agent."""
-    agent = q.min(-1).argmax(-1)
-    return agent, q[np.arange(len(q)), agent].argmin(-1)
-
-
-def against(agent: np.ndarray) -> Choose:
-    """`eq:rhucrl:adversary`: the worst answer to a policy."""
-    return lambda q, h: (agent[h], q[np.arange(len(q)), agent[h]].argmin(-1))
-
-
-def fixed(agent: np.ndarray, answer: np.ndarray) -> Choose:
-    return lambda q, h: (agent[h], answer[h])
-
-
-def play(line: Line, agent: np.ndarray, answer: np.ndarray, generator: np.random.Generator) -> Int[np.ndarray, "h 3"]:
-    """An episode: the indices of what was met, and y = f + omega at each."""
-    node, met = line.start, []
-    for h in range(line.horizon):
-        here = node, int(agent[h, node]), int(answer[h, node])
-        y = line.f[here] + line.noise * generator.choice((-1.0, 1.0))
-        place = (np.clip(y, -1, 1) + 1) / 2 * (len(line.nodes) - 1)
-        node = min(int(place) + int(generator.random() < place % 1), len(line.nodes) - 1)
-        met.append((np.ravel_multi_index(here, line.shape), y))
-    return np.array(met)
-
-
-def steepest(line: Line, x: np.ndarray) -> float:
-    """The Lipschitz constant of a function on the lattice, from its steepest edge along each axis."""
-    axes = zip((line.nodes, line.actions, line.answers), range(3), strict=True)
-    slopes = [np.abs(np.diff(x, axis=i)).max() / (axis[1] - axis[0]) for axis, i in axes]
-    return float(np.linalg.norm(slopes))
-
-
-def wander(line: Line, choices: np.ndarray, values: np.ndarray) -> float:
-    return float(np.abs(np.diff(values[choices], axis=-1)).max() / (line.nodes[1] - line.nodes[0]))
+    def draw(self, generator: np.random.Generator) -> Line:
+        if self.game == "linear-quadratic":
+            return lines.linear_quadratic(self.noise, self.horizon)
+        return lines.draw(self.kernels(), self.norm, self.noise, self.horizon, generator)
 
 
 def gammas(setup: Setup) -> Float[np.ndarray, " T"]:
-    """A bound on gamma after every episode: that of the next power of two, since gamma grows."""
-    line, kernel = draw(setup, np.random.default_rng(0)), setup.kernels()
+    """A bound on gamma after every episode: in closed form, or that of the next power of two, since gamma grows."""
+    if setup.kernel == "linear":
+        counts = [setup.horizon * t for t in range(1, setup.episodes + 1)]
+        return np.array([theory.linear_information_bound(4, n, setup.ridge) for n in counts])
+    line, kernel = setup.draw(np.random.default_rng(0)), setup.kernels()
     matrix, powers = kernel(line.z, line.z), 2 ** np.arange(int(np.ceil(np.log2(setup.episodes))) + 1)
     bounds = [theory.information_bound(matrix, int(n) * setup.horizon, setup.ridge) for n in powers]
     return np.array(bounds)[np.searchsorted(powers, np.arange(1, setup.episodes + 1))]
@@ -186,8 +84,13 @@ class Belief(NamedTuple):
 
 
 def believe(setup: Setup, line: Line, rows: np.ndarray, y: np.ndarray, inverse: np.ndarray) -> Belief:
-    kernel, after = setup.kernels(), posterior.exact(inverse, y, setup.ridge)
-    at = kernel(line.z, line.z[rows])
+    kernel, points = setup.kernels(), line.z[rows]
+    if setup.kernel == "linear" and len(rows):  # four points say all that there is to say
+        points = line.z[rows[posterior.greedy(kernel, line.z[rows], len(rows), posterior.NEGLIGIBLE)]]
+        after = posterior.project(kernel, points, line.z[rows], y, setup.ridge)
+    else:
+        after = posterior.exact(inverse, y, setup.ridge)
+    at = kernel(line.z, points)
     variance = np.maximum(kernel.diagonal(line.z) - np.square(at @ after.factor.T).sum(-1), 0)
     beta = theory.beta_t(setup.norm, setup.noise, setup.ridge, setup.delta, after.information)
     mean, sigma = ((at @ after.weights)[:, 0]).reshape(line.shape), np.sqrt(variance).reshape(line.shape)
@@ -197,13 +100,15 @@ def believe(setup: Setup, line: Line, rows: np.ndarray, y: np.ndarray, inverse: 
 def more(setup: Setup, line: Line, belief: Belief, new: np.ndarray, y: np.ndarray) -> Belief:
     """The belief after an episode: its data are a block of the factor."""
     kernel, old, z = setup.kernels(), line.z[belief.rows], line.z[new]
-    inverse = posterior.grow(belief.inverse, kernel(old, z), kernel(z, z), setup.ridge)
+    inverse = belief.inverse
+    if setup.kernel != "linear":
+        inverse = posterior.grow(inverse, kernel(old, z), kernel(z, z), setup.ridge)
     return believe(setup, line, np.concatenate([belief.rows, new]), np.concatenate([belief.y, y]), inverse)
 
 
 def trial(setup: Setup, gammas: np.ndarray, generator: np.random.Generator) -> dict[str, np.ndarray]:
     """RH-UCRL on one drawn game: what every episode was, and what the theory said about it."""
-    line, horizon = draw(setup, generator), setup.horizon
+    line, horizon = setup.draw(generator), setup.horizon
     truth = line.f, line.f, 1
     best = plan(line, *truth, maximin).value[line.start]
     belief = believe(setup, line, np.zeros(0, int), np.zeros((0, 1)), np.zeros((0, 0)))
@@ -221,18 +126,19 @@ def trial(setup: Setup, gammas: np.ndarray, generator: np.random.Generator) -> d
         sharpest = np.maximum(sharpest, slopes)
         after = more(setup, line, belief, new, met[:, 1:])
         complexity = theory.log_complexity_bound(gamma, setup.ridge, horizon, 1.0)
-        steep = Lipschitz(steepest(line, line.f), *sharpest, steepest(line, line.reward))
+        steep = Lipschitz(*map(float, (steepest(line, line.f), *sharpest, steepest(line, line.reward))))
         bound = theory.log_regret_bound(steep, belief.beta, horizon, episode + 1, complexity)
         reach = np.max(np.abs(line.f - belief.mean) / (belief.beta * belief.sigma))
         spread = np.square(belief.sigma.ravel()[new]).sum()
-        told.append((belief.beta, reach, *j, best - worst, spread, complexity, after.information, gamma, bound))
+        moves = line.actions[agent[0, line.start]], line.answers[answer[0, line.start]]
+        told.append((belief.beta, reach, *j, best - worst, spread, complexity, after.information, gamma, bound, *moves))
         belief = after
     return dict(zip(NAMES, np.array(told, float).T, strict=True))
 
 
 NAMES = (
     "beta", "reach", "J_optimistic", "J_true", "J_pessimistic", "regret", "uncertainty", "log10_Gamma_bound",
-    "information_gain", "information_bound", "log10_regret_bound",
+    "information_gain", "information_bound", "log10_regret_bound", "first_action", "first_answer",
 )  # fmt: skip
 
 
@@ -243,10 +149,22 @@ def verify(setup: Setup, progress: Any) -> dict[str, Any]:
         trials.append(trial(setup, bounds, generator))
         progress.update(i + 1, f"worst error of an interval so far {max(t['reach'].max() for t in trials):.2f} of it")
     t = {name: np.stack([trial[name] for trial in trials]) for name in NAMES}
-    return {
+    known = {"saddle": beside_saddle(setup, t)} if setup.game == "linear-quadratic" else {}
+    return known | {
         "setup": dataclasses.asdict(setup), "coverage": coverage(setup, t["reach"]), "inequalities": inequalities(t),
         "regret": sublinearity(t["regret"]), "curves": {name: x.mean(0).tolist() for name, x in t.items()},
         "reach_per_draw": t["reach"].max(1).tolist(), "regret_per_draw": t["regret"].sum(1).tolist(),
+    }  # fmt: skip
+
+
+def beside_saddle(setup: Setup, t: dict[str, np.ndarray]) -> dict[str, Any]:
+    """The closed form, the lattice's value, and what was learned: the output policy's worst case, the last actions."""
+    exact, line = saddle(setup.noise, setup.horizon), lines.linear_quadratic(setup.noise, setup.horizon)
+    here, value = line.nodes[line.start], plan(line, line.f, line.f, 1, maximin).value[line.start]
+    moves = {name: estimate(t[f"first_{name}"][:, -1])._asdict() for name in ("action", "answer")}
+    return moves | {
+        "closed_form": exact._asdict(), "closed_action": -exact.agent * here, "closed_answer": exact.adversary * here,
+        "lattice_value": float(value), "worst_case": estimate(value - simple(t)[:, -1])._asdict(),
     }  # fmt: skip
 
 

@@ -93,9 +93,9 @@ def verified(name: str) -> str:
     if saddle := found.get("saddle"):
         told += (
             f"\n\nThe closed form's value is {saddle['closed_form']['value']:.3f}, the lattice's "
-            f"{saddle['lattice_value']:.3f}, the output policy's worst case {span(saddle['worst_case'])}. The first actions "
-            f"are {saddle['closed_action']:.3f} and {saddle['closed_answer']:.3f} in closed form, {span(saddle['action'])} "
-            f"and {span(saddle['answer'])} as played in the last episode, on a lattice of 0.2."
+            f"{saddle['lattice_value']:.3f}, the output policy's worst case {span(saddle['worst_case'])}. The first "
+            f"actions are {saddle['closed_action']:.3f} and {saddle['closed_answer']:.3f} in closed form, "
+            f"{span(saddle['action'])} and {span(saddle['answer'])} as played in the last episode, on a lattice of 0.2."
         )
     return "\n".join([*lines, "", told])
 

@@ -220,12 +220,6 @@ def test_the_words_of_a_memory_are_its_doubles():
     assert np.array_equal(gaussian_process.doubles(gaussian_process.words(x)), x)
 
 
-def test_beta_of_the_theory_grows_with_the_information():
-    several = config(beta="theory", kernel_fit=False, ridge="theory", norm=2.0)
-    widths = [float(learned(several, *(transitions(20, i) for i in range(n)))[0].temperature) for n in (1, 2)]
-    assert 2.0 < widths[0] < widths[1]
-
-
 @pytest.mark.parametrize(
     ("options", "told"),
     [

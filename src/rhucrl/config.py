@@ -121,7 +121,7 @@ class TrainConfig:
     """Recalibration never shrinks the epistemic uncertainty below this factor."""
 
     kernel: Literal["linear", "squared-exponential", "sum", "product"] = "squared-exponential"
-    """Gaussian process: its kernel; a sum or a product is one of the two others."""
+    """Gaussian process: the kernel; sum and product are those of the two others."""
     kernel_fit: bool = True
     """Gaussian process: fit length scales, signal and noise (maximum likelihood, when the data have doubled), or keep
     those that are given."""
@@ -159,9 +159,11 @@ class TrainConfig:
                 raise unknown(name, getattr(self, name), choices)
         if self.strength is not None and not 0 <= self.strength < float("inf"):
             raise UsageError(f"--strength is {self.strength}; it must be finite and at least 0")
-        for name in ("discount", "trace", "broad", "kept"):
+        for name in ("discount", "trace", "broad", "kept", "delta"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"--{name} is {getattr(self, name)}; it must lie in [0, 1]")
+        if self.points > 5000:
+            raise UsageError(f"--points is {self.points}; it must be at most 5000: beyond them the best are chosen")
         if self.beta == "theory" and self.model != "gp":
             raise UsageError(f"--beta theory is for --model gp: --model {self.model} needs a number")
         if self.lipschitz and len(self.lipschitz) != 5:

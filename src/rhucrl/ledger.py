@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -45,6 +46,8 @@ def learn(config: TrainConfig, state: Any, earned: Array | None, uncertainty: Ar
     memory: Memory = state.model_optimiser
     width = config.beta if isinstance(config.beta, float | int) else float(state.model.temperature)
     model, inner, told = gaussian_process.learn(config, state.model, memory.model, state.replay)
+    if config.beta == "theory":
+        model = calibrated(config, model, inner)
     memory = memory._replace(model=inner, uncertainty=memory.uncertainty + uncertainty)
     if earned is not None and config.oracle is not None:
         missed = memory.regret + config.oracle - earned
@@ -52,6 +55,13 @@ def learn(config: TrainConfig, state: Any, earned: Array | None, uncertainty: Ar
         told |= {"regret": float(missed), "regret_average": float(missed / memory.episodes)}
     state = state._replace(model=model, model_optimiser=memory)
     return state, told | {"beta": width} | balance(config, state, width)
+
+
+def calibrated(config: TrainConfig, model: GaussianProcess, memory: gaussian_process.Memory) -> GaussianProcess:
+    """The model with beta_t of the next episode as its temperature; the sequence does not decrease."""
+    ridge, gained, outputs = float(memory.ridge), float(memory.information), model.game.predicted_size
+    beta = theory.beta_t(config.norm, float(model.noise), ridge, config.delta, gained, outputs)
+    return eqx.tree_at(lambda g: g.temperature, model, jnp.maximum(model.temperature, jnp.float32(beta)))
 
 
 def balance(config: TrainConfig, state: Any, width: float) -> dict[str, float]:

@@ -24,7 +24,6 @@ from rhucrl.models.kernels import Kernel
 from rhucrl.models.likelihood import LOWEST, fit
 from rhucrl.models.prediction import Prediction
 from rhucrl.replay import Replay
-from rhucrl.theory import beta_t
 
 INPUTS = 12  # a kernel of more inputs needs more data than a Gaussian process can hold
 MEMBERS, WAVES = 5, 64
@@ -34,7 +33,7 @@ SPAN = 1024  # draws of inputs that show their range
 
 
 class GaussianProcess(eqx.Module):
-    """mu and sigma of the next observation; beta_t, where the theory gives it, is the temperature of sigma."""
+    """mu and sigma of the next observation; the temperature of sigma is beta_t where the theory gives it, else 1."""
 
     game: Game
     kernel: Kernel
@@ -108,10 +107,10 @@ class Memory(NamedTuple):
 
 def create(config: TrainConfig, game: Game, key: Array) -> tuple[GaussianProcess, Memory]:
     """The prior, and a memory without data."""
+    demand(config, game)
     p, m = game.predicted_size, config.points
     low, high = span(game, key)
     d = low.shape[0]
-    demand_small(game, d, config)
     lengths = jnp.broadcast_to(jnp.array(config.lengthscale, jnp.float32), d)
     kernel = Kernel((low + high) / 2, (high - low) / 2, lengths, jnp.ones(d), jnp.float32(0.5), config.kernel)
     keys = jax.random.split(key, 3)
@@ -140,7 +139,10 @@ def span(game: Game, key: Array) -> tuple[Float[Array, " d"], Float[Array, " d"]
     return jnp.where(high - low > 1e-6, low, low - 1), jnp.where(high - low > 1e-6, high, high + 1)
 
 
-def demand_small(game: Game, inputs: int, config: TrainConfig) -> None:
+def demand(config: TrainConfig, game: Game) -> None:
+    """Refuse what a Gaussian process cannot learn."""
+    p, q, qbar = (jnp.zeros(n) for n in (game.predicted_size, game.agent.size, game.adversary.size))
+    inputs = game.model_input(p, q, qbar).shape[-1]
     if inputs > INPUTS:
         raise UsageError(
             f"--model gp is for systems of at most {INPUTS} inputs, {config.env} has {inputs}: use --model ensemble"
@@ -178,10 +180,6 @@ def learn(config: TrainConfig, model: GaussianProcess, memory: Memory, replay: R
         after = posterior.project(kernel, z[rows], z, y, ridge)
     m = len(rows)
     model = shadow(model, kernel, signal, z[rows], after, np.sqrt(ridge) if config.ridge == "noise" else config.noise)
-    if config.beta == "theory":
-        p = model.game.predicted_size
-        beta = beta_t(config.norm, float(model.noise), ridge, config.delta, after.information, p)
-        model = eqx.tree_at(lambda g: g.temperature, model, jnp.float32(max(beta, float(model.temperature))))
     memory = memory._replace(
         inverse=words(padded(small, (capacity, capacity))), rows=jnp.asarray(padded(rows, (capacity,)), jnp.int32),
         count=jnp.int32(m), seen=jnp.int32(n), fitted=jnp.int32(n) if due else memory.fitted, ridge=jnp.float32(ridge),

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.optimize import minimize
 
 from rhucrl.models.kernels import Kernel
 
@@ -33,6 +32,8 @@ def fit(kernel: Kernel, ridge: float, z: Float[np.ndarray, "n d"], y: Float[np.n
 
     The outputs share kernel and lambda; given these, each one's signal is known in closed form.
     """
+    from scipy.optimize import minimize  # only a fit needs it: it takes long to import
+
     rows = np.linspace(0, len(z) - 1, min(len(z), ROWS)).astype(int)
     size = z.shape[1]
     weight = np.ones(len(rows))

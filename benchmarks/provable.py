@@ -63,10 +63,10 @@ def ledger() -> str:
 def theory_beta() -> str:
     lines = ["| options | β_t at the end | best return | worst case |", "|---|---|---|---|"]
     for row in rows.read("provable_beta"):
-        told = {name: x for name, x in row["options"].items() if name in ("kernel_fit", "noise", "norm")}
-        best = max(episode["return"] for episode in row["episodes"])
-        beta = row["episodes"][-1]["beta"]
-        lines.append(f"| {told or 'fitted kernel'} | {beta:.1f} | {best:.1f} | {row['output']['worst']:.1f} |")
+        options, best = row["options"], max(episode["return"] for episode in row["episodes"][1:])
+        fixed = f" --no-kernel-fit --noise {options['noise']} --norm {options['norm']}" if "noise" in options else ""
+        told = f"{row['episodes'][-1]['beta']:.1f} | {best:.1f} | {row['output']['worst']:.1f}"
+        lines.append(f"| `--beta theory{fixed}` | {told} |")
     return "\n".join(lines)
 
 

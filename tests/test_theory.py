@@ -143,7 +143,7 @@ def test_the_lattice_has_the_saddle_point_of_the_closed_form():
 
 
 def test_intervals_that_are_too_narrow_are_seen_to_fail():
-    """The test could fail: with a tenth of the true norm the intervals miss, and the report says so."""
+    """The test could fail: with a third of the true norm the intervals miss, and the report says so."""
     narrow = dataclasses.replace(SMALL, episodes=6)
     line = narrow.draw(np.random.default_rng(0))
     stretched = line._replace(f=3 * line.f)

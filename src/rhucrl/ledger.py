@@ -119,10 +119,8 @@ def steepest(pair: Any, model: GaussianProcess, replay: Replay) -> tuple[Array, 
     near = game.project(beside(obs, scale, keys[1]))
     mine, others = pair.policy(obs), pair.policy(near)
     answers, replies = pair.response(obs, mine), pair.response(near, others)
-    here, there = (
-        (obs, mine, answers),
-        (near, beside(mine, width(game.agent), keys[2]), beside(answers, width(game.adversary), keys[3])),
-    )
+    moved = beside(mine, width(game.agent), keys[2]), beside(answers, width(game.adversary), keys[3])
+    here, there = (obs, mine, answers), (near, *moved)
 
     def quotient(one: Array, other: Array, apart: Array) -> Array:
         change = jnp.linalg.norm((one - other).reshape(NEIGHBOURS, -1), axis=-1)
@@ -131,12 +129,8 @@ def steepest(pair: Any, model: GaussianProcess, replay: Replay) -> tuple[Array, 
     def of(place: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         o, action, adversary = place
         executed = chosen(game.execute(action, adversary), jnp.zeros(NEIGHBOURS))
-        prediction = model.predict(o, executed, adversary)
-        return (
-            prediction.mean,
-            prediction.epistemic / model.temperature,
-            game.reward(o, executed, adversary, prediction.mean),
-        )
+        mean, deviation, _ = model.predict(o, executed, adversary)
+        return mean, deviation / model.temperature, game.reward(o, executed, adversary, mean)
 
     step, between = jnp.linalg.norm(obs - near, axis=-1), jnp.linalg.norm(join(*here) - join(*there), axis=-1)
     mean, deviation, reward = (quotient(a, b, between) for a, b in zip(of(here), of(there), strict=True))

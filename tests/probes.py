@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rhucrl.compilation import enable_cache
-from rhucrl.envs.game import Box, Execution, JaxGame
+from rhucrl.envs.game import Box, Execution, JaxGame, join
 from rhucrl.models.prediction import Prediction
 
 enable_cache()
@@ -57,7 +57,7 @@ class Probe(JaxGame):
         return Execution(jnp.stack([1 - self.mix, self.mix]), jnp.stack(jnp.broadcast_arrays(action, adversary)))
 
     def model_input(self, obs, executed, adversary):
-        return jnp.concatenate([obs, executed, adversary], -1)
+        return join(obs, executed, adversary)
 
     def reward(self, obs, executed, adversary, next_obs):
         return -jnp.square(obs[..., 0] - self.goal) - EFFORT * jnp.square(executed[..., 0])

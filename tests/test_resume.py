@@ -35,7 +35,7 @@ def finish(*arguments: str | Path) -> None:
 
 def train(env: str, folder: Path, episodes: int) -> tuple[str | Path, ...]:
     options = [word for name, value in OPTIONS.items() for word in (f"--{name}", str(value))]
-    return ("train", env, *options, "--episodes", str(episodes), "--run-dir", folder)
+    return ("train", *env.split(), *options, "--episodes", str(episodes), "--run-dir", folder)
 
 
 def rows(folder: Path) -> int:
@@ -71,7 +71,7 @@ def result(folder: Path) -> tuple[bytes, dict[str, dict[str, bytes]]]:
     return (folder / "metrics.jsonl").read_bytes(), plain
 
 
-@pytest.mark.parametrize("env", ["pendulum", "hopper"])
+@pytest.mark.parametrize("env", ["pendulum", "hopper", "pendulum --model gp --points 100"])
 def test_a_run_killed_at_any_moment_and_prolonged_ends_in_the_same_bytes(env, tmp_path):
     undisturbed, folder, chance = tmp_path / "undisturbed", tmp_path / "run", random.Random()
     finish(*train(env, undisturbed, EPISODES))

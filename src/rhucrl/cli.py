@@ -21,6 +21,7 @@ from rhucrl.algorithms import EVERY
 from rhucrl.cli_attack import Attack, Evaluate, RunFolder, print_table
 from rhucrl.cli_bench import Bench
 from rhucrl.cli_envs import CheckEnv, Video
+from rhucrl.cli_theory import Theory
 from rhucrl.config import Speed, TrainConfig, preset
 from rhucrl.envs import ENVIRONMENTS, HORIZON, NAMES, STRENGTH, Mixture, Reward, Scope, Setting
 from rhucrl.errors import DiskError, SimulationError, UsageError, unknown
@@ -206,6 +207,7 @@ COMMANDS = {
     "video": Video,
     "demo": Demo,
     "bench": Bench,
+    "theory": Theory,
 }
 
 

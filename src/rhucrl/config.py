@@ -36,8 +36,8 @@ class TrainConfig:
         "domain-randomization", "sac", "ppo",
     ] = "rh-ucrl"  # fmt: skip
     """A row of the algorithm table (see `rhucrl list algos`)."""
-    model: Literal["ensemble", "known"] = "ensemble"
-    """A learned model, or the true dynamics (to test the solver alone)."""
+    model: Literal["ensemble", "gp", "known"] = "ensemble"
+    """A learned model, an ensemble or (small systems) a Gaussian process, or the true dynamics (to test the solver)."""
     solver: Literal["look-ahead", "actor-critic", "planner"] | None = None
     """Candidates and look-ahead (small games: the pendulum's default), networks (the robots' default), or plans."""
     seed: int = 0
@@ -46,8 +46,8 @@ class TrainConfig:
     """Episodes on the real system, the random ones included."""
     random_episodes: int = 1
     """Episodes of random actions at the start."""
-    beta: float = 1.0
-    """Width of the confidence interval that eta hallucinates in."""
+    beta: float | Literal["theory"] = 1.0
+    """Width of the confidence interval that eta hallucinates in; of a Gaussian process also `theory`: beta_t."""
 
     discount: float = 0.998
     """Discount of the critics; returns are always reported undiscounted."""
@@ -131,20 +131,60 @@ class TrainConfig:
     minimum_temperature: float = 1.0
     """Recalibration never shrinks the epistemic uncertainty below this factor."""
 
+    kernel: Literal["linear", "squared-exponential", "sum", "product"] = "squared-exponential"
+    """Gaussian process: the kernel; sum and product are those of the two others."""
+    kernel_fit: bool = True
+    """Gaussian process: fit length scales, signal and noise (maximum likelihood, when the data have doubled), or keep
+    those that are given."""
+    lengthscale: tuple[float, ...] = (1.0,)
+    """Gaussian process: length scale of every input, or one for each, in units of half the input's range."""
+    signal: float = 0.25
+    """Gaussian process: standard deviation of a change before any data, in units of the observation's scale."""
+    noise: float = 0.01
+    """Gaussian process: standard deviation of the noise, in units of the signal."""
+    ridge: Literal["noise", "theory"] = "noise"
+    """Gaussian process: lambda is the noise's variance, or the theory's pH."""
+    points: int = 384
+    """Gaussian process: as many data as are kept as they are; all others are seen through the best of them."""
+    norm: float = 1.0
+    """Theory: B_f, the bound on the norm of each output in the kernel's space, in units of the signal."""
+    delta: float = 0.1
+    """Theory: the probability that beta_t may fail with."""
+    epsilon: float = 100.0
+    """Theory: how far below the optimum the output policy's worst case may be."""
+    lipschitz: tuple[float, ...] = ()
+    """Theory: L_f, L_sigma, L_pi, L_pibar and L_r; by default they are estimated."""
+    oracle: float | None = None
+    """Theory: the game's true value (`rhucrl oracle`), for the regret."""
+
     def __post_init__(self) -> None:
+        for name in ("lengthscale", "lipschitz"):  # JSON knows no tuples
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         for name, least in LEAST.items():
-            if (given := getattr(self, name)) is not None and given < least:
+            if (given := getattr(self, name)) not in (None, "theory") and given < least:
                 option = name.replace("_", "-")
                 raise UsageError(f"--{option} is {given}; it must be at least {least}")
-        for name in ("algo", "model"):
+        for name in ("algo", "model", "kernel", "ridge"):
             choices = get_args(get_type_hints(TrainConfig)[name])
             if getattr(self, name) not in choices:
                 raise unknown(name, getattr(self, name), choices)
         if self.strength is not None and not 0 <= self.strength < float("inf"):
             raise UsageError(f"--strength is {self.strength}; it must be finite and at least 0")
-        for name in ("discount", "trace", "broad", "kept", "plan_discount", "plan_elite"):
+        for name in ("discount", "trace", "broad", "kept", "delta", "plan_discount", "plan_elite"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}; it must lie in [0, 1]")
+        if self.points > 5000:
+            raise UsageError(f"--points is {self.points}; it must be at most 5000: beyond them the best are chosen")
+        if self.beta == "theory" and self.model != "gp":
+            raise UsageError(f"--beta theory is for --model gp: --model {self.model} needs a number")
+        if self.lipschitz and len(self.lipschitz) != 5:
+            raise UsageError(
+                f"--lipschitz has {len(self.lipschitz)} numbers; it needs L_f, L_sigma, L_pi, L_pibar, L_r"
+            )
+        positive = {"lengthscale": min(self.lengthscale, default=0), "signal": self.signal, "noise": self.noise,
+                    "delta": self.delta, "epsilon": self.epsilon}  # fmt: skip
+        if wrong := [f"--{name} is {given:g}" for name, given in positive.items() if not given > 0]:
+            raise UsageError(f"{wrong[0]}; it must be positive")
         row = MODEL_FREE.get(self.algo)
         if row is not None and self.setting not in row.settings:
             made = " or ".join(row.settings)
@@ -207,5 +247,5 @@ LEAST = {
     "horizon": 1, "episodes": 1, "random_episodes": 1, "beta": 0, "model_steps": 1, "updates": 0, "batch": 1, "pool": 4,
     "features": 1, "width": 1, "agent_points": 2, "acting_points": 2, "heads": 2, "model_width": 1, "model_rounds": 1,
     "model_batch": 1, "round": 1, "plan_steps": 2, "plan_samples": 100, "plan_rounds": 1, "seed": 0, "exploration": 0,
-    "rollouts": 1, "passes": 1, "population": 1,
+    "rollouts": 1, "passes": 1, "population": 1, "points": 8, "norm": 0,
 }  # fmt: skip

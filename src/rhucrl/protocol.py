@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from rhucrl import ledger
 from rhucrl import replay as store
 from rhucrl.algorithms import ALGORITHMS
 from rhucrl.compilation import compiled
@@ -20,6 +20,8 @@ from rhucrl.envs.game import Game, JaxGame
 from rhucrl.episodes import Episode, play_in_jax, play_on_host
 from rhucrl.errors import UsageError
 from rhucrl.models import calibration, ensemble
+from rhucrl.models.ensemble import Ensemble
+from rhucrl.models.gaussian_process import GaussianProcess
 from rhucrl.models.known import KnownModel
 from rhucrl.models.prediction import Model
 from rhucrl.replay import Replay
@@ -28,6 +30,7 @@ from rhucrl.solvers.backup import Numbers, unit
 from rhucrl.timing import timed
 
 TIE = 0.05  # a difference in J^(p), in units of the critics, that says nothing: the later policy is output
+LEDGER = ("norm", "delta", "epsilon", "lipschitz", "oracle")  # options that no program depends on
 SOLVERS: dict[str, Any] = {"look-ahead": look_ahead, "actor-critic": pathwise, "planner": receding}
 
 
@@ -35,7 +38,8 @@ class State(NamedTuple):
     """Everything that a run needs to go on, bit for bit."""
 
     model: Model
-    model_optimiser: optax.OptState
+    model_optimiser: Any
+    """The ensemble's optimiser; a Gaussian process' memory."""
     learner: Any
     replay: Replay
     last: Any
@@ -56,7 +60,8 @@ def solver_of(config: TrainConfig, game: Game) -> Any:
 
 def numbers(config: TrainConfig, episode: int) -> Numbers:
     rate = config.learning_rate / (1 + config.slowing * episode)
-    parts = (config.beta, config.discount, config.trace, rate, config.target_rate, config.average_rate, config.entropy)
+    beta = 1.0 if config.beta == "theory" else config.beta  # beta_t is then in the model's own deviation
+    parts = (beta, config.discount, config.trace, rate, config.target_rate, config.average_rate, config.entropy)
     return Numbers(*(jnp.float32(x) for x in parts))
 
 
@@ -69,7 +74,8 @@ def initial(config: TrainConfig, env: ZeroSumEnv) -> State:
 
 def programs(config: TrainConfig) -> TrainConfig:
     """What the compiled programs depend on: runs of other seeds, lengths and strengths share them."""
-    return dataclasses.replace(config, seed=0, episodes=1, random_episodes=1, strength=None, beta=1.0)
+    plain = {"seed": 0, "episodes": 1, "random_episodes": 1, "strength": None, "beta": 1.0}
+    return dataclasses.replace(config, **plain, **{name: getattr(TrainConfig, name) for name in LEDGER})
 
 
 def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> State:
@@ -79,6 +85,8 @@ def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> 
     learner = solver.begin(config, game, keys[:2])
     if config.model == "known":
         model, optimiser = KnownModel(game), ()
+    elif config.model == "gp":
+        model, optimiser = ledger.begin(config, game, keys[2])
     else:
         model = ensemble.create(game, config.heads, config.model_width, keys[2], config.linear)
         optimiser = ensemble.optimiser(jnp.float32(0)).init(eqx.filter(model.heads, eqx.is_array))
@@ -142,7 +150,9 @@ def learn(config: TrainConfig, state: State, episode: Episode, beta: Array, key:
     error = jnp.square(prediction.mean - transitions.following)
     metrics |= {"one_step_error": jnp.sqrt((real @ error.mean(-1)) / count)}
     replay = store.add(state.replay, transitions, count, keys[0])
-    if isinstance(state.model, KnownModel):
+    if isinstance(state.model, GaussianProcess):
+        metrics |= {"uncertainty": real @ jnp.square(prediction.epistemic / state.model.temperature).sum(-1)}
+    if not isinstance(state.model, Ensemble):
         return state._replace(replay=replay), metrics
     model, optimiser, fit = ensemble.fit(
         eqx.tree_at(lambda m: m.temperature, state.model, jnp.float32(1)), state.model_optimiser, replay,
@@ -161,7 +171,7 @@ def episode(config: TrainConfig, env: ZeroSumEnv, state: State, index: int) -> t
     env = training_env(config, env)
     keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index), 3)
     explore = index < config.random_episodes
-    n, config = numbers(config, index), programs(config)
+    asked, n, config = config, numbers(config, index), programs(config)
     metrics: dict = {"episode": index}
     if not explore:
         state, selected = select(config, env.game, state, index, n, keys[0])
@@ -169,5 +179,9 @@ def episode(config: TrainConfig, env: ZeroSumEnv, state: State, index: int) -> t
     played = timed("collecting", play, config, env, state, explore, keys[1])
     metrics |= {"return": played.earned, "steps": played.count}
     state, learned = timed("fitting", learn, config, state, played, n.beta, keys[2])
+    if isinstance(state.model, GaussianProcess):
+        earned = None if explore else played.earned
+        state, told = timed("fitting", ledger.learn, asked, state, earned, learned.pop("uncertainty"))
+        learned |= told
     metrics |= learned | {"output_episode": state.output_episode}
     return state, {name: x.item() if hasattr(x, "item") else x for name, x in metrics.items()}

@@ -17,6 +17,7 @@ from rhucrl.algorithms import MODEL_FREE
 from rhucrl.config import TrainConfig
 from rhucrl.envs.face import ZeroSumEnv
 from rhucrl.errors import SimulationError, UsageError
+from rhucrl.models import gaussian_process
 from rhucrl.runs import Run
 from rhucrl.timing import Clock, timed
 
@@ -51,6 +52,8 @@ def train(
 ) -> State:
     """A new run in `folder`."""
     env = env or env_of(config)  # before there is a folder
+    if config.model == "gp":
+        gaussian_process.demand(config, env.game)
     with Run.create(folder, config) as run:
         return advance(run, config, env, protocol_of(config).initial(config, env), 0, progress or Silent())
 

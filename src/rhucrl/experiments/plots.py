@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,38 @@ def plot_sweep(path: Path, name: str, values: np.ndarray, samples: np.ndarray, w
     )
     axes.set(xlabel=f"relative {name}", ylabel="return")
     axes.legend(frameon=False)
+    with explained(path):
+        figure.savefig(path, dpi=150)
+    return path
+
+
+THEORY: dict[str, dict[str, str]] = {
+    "confidence": {"beta": "β_t", "coverage_confidence": "residuals inside β_t σ (share)"},
+    "information": {"information_gain": "realised information gain", "information_bound": "bound on γ_T"},
+    "log₁₀ of complexity": {"log10_Gamma": "Σ ‖σ‖² met", "log10_Gamma_bound": "bound on Γ_T"},
+    "performance": {"J_optimistic": "J^(o)", "return": "return", "J_pessimistic": "J^(p)"},
+    "regret": {"regret": "regret against the oracle", "regret_average": "per episode"},
+    "log₁₀ of bounds": {"log10_regret_bound": "bound on R_T", "log10_episodes_needed": "episodes asked for"},
+}
+
+
+def plot_theory(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """What the theory says about a run's episodes, beside what happened."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(11, 6), layout="constrained")
+    for axes, (title, lines) in zip(figure.subplots(2, 3).flat, THEORY.items(), strict=True):
+        for name, label in lines.items():
+            told = [(row["episode"], row[name]) for row in rows if name in row]
+            if told:
+                axes.plot(*zip(*told, strict=True), marker="o", markersize=3, label=label)
+        if not axes.lines:
+            axes.text(0.5, 0.5, "--oracle was not given", ha="center", transform=axes.transAxes)
+        else:
+            axes.legend(frameon=False, fontsize="small")
+        axes.set(title=title, xlabel="episode")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     with explained(path):
         figure.savefig(path, dpi=150)
     return path

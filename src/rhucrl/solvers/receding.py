@@ -38,6 +38,10 @@ class Pair(NamedTuple):
 
     policy: Planning
 
+    @property
+    def response(self) -> Answering:
+        return Answering(self.policy)
+
 
 def begin(config: TrainConfig, game: Game, keys: PRNGKeyArray) -> Learner:
     anywhere = jnp.full(game.predicted_size, jnp.inf)

@@ -79,7 +79,7 @@ def test_optimism_and_pessimism():
     policy = planning(game, Unsure(game, epistemic=0.15), (1, -1))
     told = thoughts(policy, jnp.float32(STATES)[:, None])
     wanted = exact(game, reach=0.15, sign=1)
-    np.testing.assert_allclose(np.asarray(told.mine[:, 0, 0]), wanted, atol=0.2)
+    np.testing.assert_allclose(np.asarray(told.mine[:, 0, 0]), wanted, atol=0.3)
     assert (np.sign(told.mine[:, 0, 1]) == -np.sign(STATES)).all()
     assert (np.sign(told.answer[:, 0, 1]) == np.sign(STATES)).all()
     assert told.rival.shape == (len(STATES), SIZE.horizon, 1)
@@ -210,7 +210,7 @@ def test_mistakes():
         rhucrl.Planner(env, algo="rh-ucrll")
     with pytest.raises(UsageError, match="does not give its dynamics"):
         rhucrl.Planner(rhucrl.make("hopper"))
-    with pytest.raises(UsageError, match="budget-ms"):
+    with pytest.raises(UsageError, match="budget_ms"):
         rhucrl.Planner(env, budget_ms=1e-3)
     with pytest.raises(UsageError, match="batch"):
         rhucrl.Planner(env, budget_ms=500.0, horizon=4, samples=100).predict(np.zeros((2, 3)))

@@ -45,6 +45,8 @@ class Subject:
     """In the action setting: noisy (the default) or probabilistic."""
     horizon: int | None = None
     """Steps per episode; by default the environment's."""
+    budget_ms: float | None = None
+    """A planner's milliseconds per step, instead of a number of rounds: returns then depend on the machine."""
 
     def meet(self) -> tuple[Any, ZeroSumEnv]:
         """The policy and its environment; an agent, if it is one of ours."""
@@ -65,9 +67,22 @@ class Subject:
             from rhucrl import training
 
             agent = rhucrl.load(self.policy)
-            return agent, training.env_of(agent.config)
+            return in_time(agent, env := training.env_of(agent.config), self.budget_ms), env
         env = make(self.env, **{**place, "setting": self.setting or "adversarial"})
-        return load_policy(self.policy, env), env
+        return in_time(load_policy(self.policy, env), env, self.budget_ms), env
+
+
+def in_time(policy: Any, env: ZeroSumEnv, budget_ms: float | None) -> Any:
+    """The policy; with a budget, it has to plan, and does so as long as that allows."""
+    if budget_ms is None:
+        return policy
+    from rhucrl.planner import Planner
+    from rhucrl.solvers.planning import Planning
+
+    planning: Any = getattr(policy, "policy", None)
+    if not isinstance(planning, Planning):
+        raise UsageError("--budget-ms is for planners: name `planner`, or a run with --solver planner, or leave it out")
+    return Planner.of(env, planning, budget_ms)
 
 
 @dataclass(frozen=True)
@@ -80,12 +95,14 @@ class Evaluate:
     """Random seed of the evaluation."""
     episodes: int = 10
     """Episodes to average over."""
+    budget_ms: float | None = None
+    """A planner's milliseconds per step, instead of a number of rounds."""
     sweep: str | None = None
     """mass=LOW:HIGH:COUNT, of a run in the parameter setting: returns at so many values of the closed range and at the
     worst value that a search finds; with a plot, sweep.png in the run's folder."""
 
     def run(self) -> int:
-        agent, env = Subject(str(self.run_dir)).meet()
+        agent, env = Subject(str(self.run_dir), budget_ms=self.budget_ms).meet()
         if self.sweep is not None:
             return self._sweep(agent, env, *parsed_sweep(self.sweep))
         from rhucrl.evaluation.arena import arena, gains
@@ -94,7 +111,9 @@ class Evaluate:
 
         found = attacked(str(self.run_dir), agent, env, "quick", self.seed)
         fresh = seeds(self.seed, 1, self.episodes)
-        rows = {"none": found.calm, "the one it learned with": gains(arena(agent, env), Trained(agent), fresh)}
+        rows = {"none": found.calm}
+        if hasattr(agent, "adversary"):
+            rows["the one it learned with"] = tuple(gains(arena(agent, env), Trained(agent), fresh))
         rows["the worst of a quick attack"] = found.findings[found.attack].returns
         print_table(str(self.run_dir), ("adversary", "return"), [(name, told(gains)) for name, gains in rows.items()])
         return 0

@@ -46,15 +46,28 @@ class Planner:
         self.env: ZeroSumEnv = env if hasattr(env, "game") else ZeroSumEnv(env)
         enable_cache()
         limits = getattr(model, "limits", None)
-        model = getattr(model, "model", model) or KnownModel(self.game)
-        row, known = ALGORITHMS[algo], isinstance(model, KnownModel)
+        world: Any = getattr(model, "model", model) or KnownModel(self.game)
+        row, known = ALGORITHMS[algo], isinstance(world, KnownModel)
         signs = (0, 0) if known else (row.agent_eta, row.response_eta)
         numbers = jnp.float32(beta), jnp.float32(discount), jnp.int32(seed)
         size = demanded(self.game, known, Size(horizon, samples, elite, rounds))
-        self.policy = Planning(self.game, model, *numbers, limits, value, size, *signs, row.opponent)
-        self.budget_ms, self._thought, self._pace = budget_ms, None, [0.0, 0.0]
+        self.policy = Planning(self.game, world, *numbers, limits, value, size, *signs, row.opponent)
+        self._start(budget_ms)
+
+    @classmethod
+    def of(cls, env: ZeroSumEnv, policy: Planning, budget_ms: float | None = None) -> Planner:
+        """The controller of a policy that plans, such as that of a run with `--solver planner`."""
+        its = object.__new__(cls)
+        its.env, its.policy = env, policy
+        its._start(budget_ms)
+        return its
+
+    def _start(self, budget_ms: float | None) -> None:
+        self.budget_ms = budget_ms
+        self._thought: Any = None
+        self._pace = [0.0, 0.0]
         if budget_ms is not None:
-            self._make_room()
+            self._make_room(budget_ms)
 
     @property
     def game(self) -> Game:
@@ -79,21 +92,21 @@ class Planner:
         if self.budget_ms is None:
             action, self._thought = predict(self.policy, obs, thought)
         else:
-            action, self._thought = self._in_time(obs, thought)
+            action, self._thought = self._in_time(obs, thought, self.budget_ms)
         return action, self._thought
 
-    def _last(self, obs: np.ndarray) -> Thought | None:
+    def _last(self, obs: np.ndarray) -> Any:
         same = self._thought is not None and self._thought.time.shape == obs.shape[:-1]
         return self._thought if same else None
 
-    def _in_time(self, obs: np.ndarray, thought: Thought | None) -> tuple[np.ndarray, Thought]:
+    def _in_time(self, obs: np.ndarray, thought: Any, budget_ms: float) -> tuple[np.ndarray, Thought]:
         """Half of the time for each phase, in calls of as many rounds as are sure to fit."""
         if obs.ndim > 1:
             raise UsageError("budget_ms is for one observation at a time: leave it out to plan for a batch")
         start, thought = time.perf_counter(), fresh(self.policy) if thought is None else thought
         search = jax.block_until_ready(_begin(self.policy, thought))
         for phase, program in enumerate((_pursue, _respond)):
-            end, done = start + SHARE * self.budget_ms / 1000 * (phase + 1) / 2, 0
+            end, done = start + SHARE * budget_ms / 1000 * (phase + 1) / 2, 0
             while (rounds := int((end - time.perf_counter()) / max(self._pace[phase], 1e-6))) > 0 or not done:
                 rounds, before = max(1, (rounds + 1) // 2), time.perf_counter()
                 search = jax.block_until_ready(program(self.policy, search, obs, thought.time, done, rounds))
@@ -102,21 +115,21 @@ class Planner:
         thought = _conclude(self.policy, thought, search)
         return np.asarray(self.policy.action(thought)), thought
 
-    def _make_room(self) -> None:
+    def _make_room(self, budget_ms: float) -> None:
         """Compile, measure a round of each phase, and take fewer samples where two rounds of each do not fit."""
-        budget = SHARE * self.budget_ms / 1000
+        budget = SHARE * budget_ms / 1000
         for attempt in range(2):
             obs, thought = np.asarray(self.game.starts(jax.random.key(0), 1)[0]), fresh(self.policy)
             for _ in range(3):
                 self._pace = [0.0, 0.0]
-                self._in_time(obs, thought)
+                _, thought = self._in_time(obs, thought, budget_ms)
             needed = 2 * sum(self._pace)
             if needed <= budget:
                 return
             size = self.policy.size
             fewer = int(size.samples * budget / needed) // planning.RIVALS * planning.RIVALS
             if attempt or fewer < FEWEST:
-                told = f"--budget-ms is {self.budget_ms:g}; with this model a step takes at least"
+                told = f"budget_ms is {budget_ms:g}; with this model a step takes at least"
                 raise UsageError(f"{told} {1000 * needed / SHARE * min(1, FEWEST / size.samples):.0f} ms")
             self.policy = dataclasses.replace(self.policy, size=size._replace(samples=fewer))
 

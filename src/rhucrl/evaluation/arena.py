@@ -291,8 +291,8 @@ def arena(
     policy: Any, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] = nothing, crew: Help | None = None
 ) -> Arena:
     """In JAX where the game and the policy are JAX's, otherwise on the host."""
-    pure = getattr(policy, "policy", policy)
-    if isinstance(getattr(env, "game", None), JaxGame) and is_pure(pure, env):
+    pure, in_time = getattr(policy, "policy", policy), getattr(policy, "budget_ms", None) is not None
+    if isinstance(getattr(env, "game", None), JaxGame) and not in_time and is_pure(pure, env):
         return JaxArena(pure, env, clip, watch)
     return HostArena(policy, env, clip, watch, crew)
 

@@ -1,0 +1,94 @@
+"""docs/planner.md's tables and figure, made of the lines in benchmarks/results."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+from planner import MASSES, STRENGTHS, SURE
+from rows import RESULTS, read
+from tables import interval, table
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def plans() -> str:
+    lines = []
+    for setting in ("adversarial", "action"):
+        rows = [row for row in read("plans") if row["options"]["setting"] == setting]
+        for i, strength in enumerate(STRENGTHS if rows else ()):
+            robust, nominal = ([row[name][i] for row in rows] for name in ("robust", "nominal"))
+            lines.append([setting, f"{strength:g}", f"{rows[0]['oracle'][i]:.0f}", interval(robust), interval(nominal)])
+    return table("setting | α | optimum | robust planner | nominal planner", lines)
+
+
+def masses() -> str:
+    rows = read("masses")
+    names = ["hedging over [.5, 3]", *(f"sure of {mass:g}" for mass in SURE)]
+    returns = [[row["hedging"] for row in rows], *([row["sure"][str(mass)] for row in rows] for mass in SURE)]
+    lines = [
+        [name, *(f"{x:.0f}" for x in np.mean(gains, 0)), f"{np.mean(np.min(gains, 1)):.0f}"]
+        for name, gains in zip(names, returns, strict=True)
+        if gains
+    ]
+    return table(f"planner | {' | '.join(f'mass {mass:g}' for mass in MASSES)} | worst", lines)
+
+
+def learned() -> str:
+    lines = [
+        [
+            str(row["options"]["seed"]), " ".join(f"{x:.0f}" for x in row["returns"]), f"{row['nominal']:.0f}",
+            f"{row['cpu'] / 60:.0f}",
+        ]
+        for row in read("learned")
+    ]  # fmt: skip
+    return table("seed | returns of the episodes, against its adversary | output policy, nominal | CPU minutes", lines)
+
+
+def cost() -> str:
+    told = json.loads((RESULTS / "planner_cost.json").read_text())
+    return table("model | CPU ms per step", [[name, f"{row['median_ms']:.1f}"] for name, row in told["steps"].items()])
+
+
+def budgets() -> str:
+    told = json.loads((RESULTS / "planner_cost.json").read_text())
+    lines = [
+        [name, str(row["samples"]), *(f"{row[part]:.2f}" for part in ("median", "p95", "most"))]
+        for name, row in told["budgets"].items()
+    ]
+    return table("budget | samples | median share used | 95 % of the steps below | most", lines)
+
+
+def figure() -> None:
+    from matplotlib.figure import Figure
+
+    canvas = Figure((10, 3.2), layout="constrained")
+    axes = canvas.subplots(1, 3)
+    for ax, setting in zip(axes, ("adversarial", "action"), strict=False):
+        rows = [row for row in read("plans") if row["options"]["setting"] == setting]
+        for name, colour in (("robust", "C0"), ("nominal", "C1")):
+            gains = np.array([row[name] for row in rows])
+            ax.plot(STRENGTHS, gains.mean(0), color=colour, label=f"{name} planner")
+            ax.plot(STRENGTHS, gains.T, ".", color=colour, alpha=0.4)
+        ax.plot(STRENGTHS, rows[0]["oracle"], "k--", label="optimum")
+        ax.set(title=setting, xlabel="strength α", ylabel="return over 500 steps")
+    axes[0].legend()
+    rows = read("masses")
+    axes[2].plot(MASSES, np.mean([row["hedging"] for row in rows], 0), color="C0", label="hedging")
+    for i, mass in enumerate(SURE):
+        axes[2].plot(MASSES, np.mean([row["sure"][str(mass)] for row in rows], 0), color=f"C{i + 1}", label=f"sure of {mass:g}", lw=1)  # fmt: skip  # noqa: E501
+    axes[2].set(title="parameter", xlabel="relative mass", ylabel="return over 200 steps")
+    axes[2].legend()
+    canvas.savefig(DOCS / "img" / "planner.png", dpi=110)
+
+
+def write() -> None:
+    path = DOCS / "planner.md"
+    text = path.read_text()
+    tables = {"plans": plans(), "masses": masses(), "learned": learned(), "cost": cost(), "budgets": budgets()}
+    for name, made in tables.items():
+        text = re.sub(f"(<!-- {name} -->\n).*?(<!-- end -->)", rf"\g<1>{made}\n\2", text, flags=re.S)
+    path.write_text(text)
+    figure()

@@ -247,9 +247,10 @@ def _with_presets(arguments: list[str]) -> dict[str, Any]:
     words = [word for before, word in itertools.pairwise(arguments) if before == "train" or not before.startswith("--")]
     env = next((word for word in words if word in ENVIRONMENTS or ":" in word), TrainConfig.env)
     parts = [part for word in arguments for part in word.split("=", 1)]
-    given = {before: word for before, word in itertools.pairwise(parts) if before in ("--algo", "--speed")}
+    given = {before: word for before, word in itertools.pairwise(parts) if before in ("--algo", "--speed", "--solver")}
     speed: Any = given.get("--speed", Train.speed)
-    if arguments[0] != "train" or not (numbers := preset(env, given.get("--algo", TrainConfig.algo), speed)):
+    numbers = preset(env, given.get("--algo", TrainConfig.algo), speed, given.get("--solver"))
+    if arguments[0] != "train" or not numbers:
         return COMMANDS
     hints = get_type_hints(TrainConfig)
     fields = [(name, hints[name], value) for name, value in numbers.items()]

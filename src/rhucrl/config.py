@@ -195,7 +195,8 @@ class TrainConfig:
     @classmethod
     def preset(cls, env: str, speed: Speed = "fast", **given: Any) -> TrainConfig:
         """The configuration for an environment: its preset, and what is given."""
-        return cls(**{"env": env, **preset(env, given.get("algo", cls.algo), speed), **given})
+        numbers = preset(env, given.get("algo", cls.algo), speed, given.get("solver"))
+        return cls(**{"env": env, **numbers, **given})
 
 
 NETWORKS = {
@@ -233,14 +234,18 @@ OFF_POLICY = {
 ON_POLICY = {"episodes": 1000, "discount": 0.99, "trace": 0.95, "width": 64, "learning_rate": 3e-4, "slowing": 0.0}
 
 
-def preset(env: str, algo: str = "rh-ucrl", speed: Speed = "fast") -> dict[str, Any]:
+PLANNER = {"beta": 0.2}  # a search finds more to hope for than the critics' gradients do: docs/attempts.md
+
+
+def preset(env: str, algo: str = "rh-ucrl", speed: Speed = "fast", solver: str | None = None) -> dict[str, Any]:
     """What differs from the pendulum's numbers; robots and environments of one's own share most of it."""
     if algo in MODEL_FREE:
         row = MODEL_FREE[algo]
         numbers = OFF_POLICY if row.learner == "off-policy" else ON_POLICY
         return numbers | ({"rollouts": 10} if row.worst_only else {})
     numbers = PRESETS.get(env, NETWORKS)
-    return numbers | FULL if numbers and speed == "full" else numbers
+    numbers = numbers | FULL if numbers and speed == "full" else numbers
+    return numbers | PLANNER if solver == "planner" else numbers
 
 
 LEAST = {

@@ -183,7 +183,7 @@ def pursue(planning: Planning, search: Search, obs: Array, time: Array, first: A
             theirs = theirs.at[2].set(unit_of(game.adversary, game.neutral)).at[3].set(search.answer.mean[:, :qbar])
         eta = mine[:, None, :, q:] if planning.agent_eta else None
         gains = returns(planning, obs, mine[:, None, :, :q], theirs[None], eta, keys[2], KEENNESS)
-        worst = gains.min(1)
+        worst = gains.mean(1) if game.scope == "episode" else gains.min(1)
         ours, good = refit(mine, worst, size.elite)
         them, _ = refit(theirs, -(good @ gains), size.elite) if certain is None else (search.rival, good)
         return Search(ours, them, search.answer, mine[jax.lax.top_k(worst, PLANS)[1]])
@@ -212,7 +212,10 @@ def dice(planning: Planning, time: Array, round: Array) -> PRNGKeyArray:
 
 
 def fixed_rivals(game: Game, opponent: bool) -> Float[Array, "k qbar"]:
-    """Values that last for an episode, in [-1, 1]: they cover the box, as the agent does not know which it is."""
+    """Values that last for an episode, in [-1, 1]: they cover the box, as the agent does not know which it is.
+
+    They count alike: the worst of them would have every plan fit all timings at once, and none does.
+    """
     if not opponent:
         return unit_of(game.adversary, game.neutral)[None]
     size = game.adversary.size

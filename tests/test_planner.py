@@ -81,6 +81,8 @@ def test_optimism_and_pessimism():
     wanted = exact(game, reach=0.15, sign=1)
     np.testing.assert_allclose(np.asarray(told.mine[:, 0, 0]), wanted, atol=0.3)
     assert (np.sign(told.mine[:, 0, 1]) == -np.sign(STATES)).all()
+    nothing = jnp.zeros((10, SIZE.horizon, 2))
+    told = jax.vmap(lambda o: rebut(policy, policy.fresh(), nothing, o))(jnp.float32(STATES)[:, None])
     assert (np.sign(told.answer[:, 0, 1]) == np.sign(STATES)).all()
     assert told.rival.shape == (len(STATES), SIZE.horizon, 1)
 

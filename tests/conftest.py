@@ -1,0 +1,13 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import jax
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="module")
+def programs_do_not_pile_up():
+    """Each compiled program maps pieces of memory, and a process may have only so many: beyond, it crashes."""
+    yield
+    jax.clear_caches()

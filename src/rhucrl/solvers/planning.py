@@ -24,7 +24,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from rhucrl.envs.game import Box, Game, chosen
 from rhucrl.hallucination import hallucinate
 from rhucrl.models.prediction import Model
-from rhucrl.solvers.backup import KEENNESS, unit
 from rhucrl.solvers.candidates import lattice
 from rhucrl.solvers.value_iteration import pick
 
@@ -182,7 +181,7 @@ def pursue(planning: Planning, search: Search, obs: Array, time: Array, first: A
             theirs = draw(search.rival, rivals, SMOOTHNESS, keys[1])
             theirs = theirs.at[2].set(unit_of(game.adversary, game.neutral)).at[3].set(search.answer.mean[:, :qbar])
         eta = mine[:, None, :, q:] if planning.agent_eta else None
-        gains = returns(planning, obs, mine[:, None, :, :q], theirs[None], eta, keys[2], KEENNESS)
+        gains = returns(planning, obs, mine[:, None, :, :q], theirs[None], eta, keys[2])
         worst = gains.mean(1) if game.scope == "episode" else gains.min(1)
         ours, good = refit(mine, worst, size.elite)
         them, _ = refit(theirs, -(good @ gains), size.elite) if certain is None else (search.rival, good)
@@ -250,11 +249,9 @@ def refit(plans: Float[Array, "n h d"], score: Float[Array, " n"], share: float)
 
 def returns(
     planning: Planning, obs: Float[Array, " p"], mine: Float[Array, "_ _ h q"], theirs: Float[Array, "_ _ h qbar"],
-    eta: Float[Array, "_ _ h p"] | None, key: PRNGKeyArray, keenness: float = 0.0,
+    eta: Float[Array, "_ _ h p"] | None, key: PRNGKeyArray,
 ) -> Float[Array, "a b"]:  # fmt: skip
     """The discounted return of every plan against every other, in the model that eta chooses or (None) a sampled one.
-
-    Optimism costs what it does in the look-ahead (`choose_eta`), so that it rests where there is little to gain.
 
     Chance is the same for all plans of the agent (in the second phase: for all answers): none of them is just lucky.
     """
@@ -276,13 +273,12 @@ def returns(
             following = mean + omega * std
         else:
             following = hallucinate(model.predict(obs, executed, adversary), eta, planning.beta, omega)
-            total = total - weight * keenness / 2 * unit(game) * jnp.square(eta).sum(-1)
         following = inside(planning, following)
         total = total + weight * game.reward(obs, executed, adversary, following)
         return (following, weight * planning.discount * (1 - game.over(following)), total), None
 
-    start = jnp.broadcast_to(obs, (*shape, obs.shape[-1]))
-    carry = start, jnp.ones(shape), jnp.zeros(shape)
+    whole = jnp.pad(obs, (0, game.predicted_size - obs.shape[-1]))  # with reports of what is not known of the task
+    carry = jnp.broadcast_to(whole, (*shape, whole.shape[-1])), jnp.ones(shape), jnp.zeros(shape)
     (last, weight, total), _ = jax.lax.scan(step, carry, (along, luck, omega))
     return total if planning.value is None else total + weight * planning.value(last)
 

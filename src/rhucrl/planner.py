@@ -23,6 +23,7 @@ from rhucrl.solvers.planning import Planning, Size, Thought
 from rhucrl.solvers.policies import fresh, predict
 
 FEWEST = 10 * planning.RIVALS  # samples: ten plans of the agent
+WARMING = 5  # steps until everything is compiled and timed
 SHARE = 0.9  # of the budget that the search may take: copying and the call itself take the rest
 
 
@@ -107,22 +108,30 @@ class Planner:
         search = jax.block_until_ready(_begin(self.policy, thought))
         for phase, program in enumerate((_pursue, _respond)):
             end, done = start + SHARE * budget_ms / 1000 * (phase + 1) / 2, 0
-            while (rounds := int((end - time.perf_counter()) / max(self._pace[phase], 1e-6))) > 0 or not done:
-                rounds, before = max(1, (rounds + 1) // 2), time.perf_counter()
+            while (fitting := self._rounds(phase, end)) or not done:
+                rounds, before = max(1, (fitting + 1) // 2), time.perf_counter()
                 search = jax.block_until_ready(program(self.policy, search, obs, thought.time, done, rounds))
                 took, done = (time.perf_counter() - before) / rounds, done + rounds
                 self._pace[phase] = max(took, 0.9 * self._pace[phase])
         thought = _conclude(self.policy, thought, search)
         return np.asarray(self.policy.action(thought)), thought
 
+    def _rounds(self, phase: int, end: float) -> int:
+        """How many rounds are sure to fit; 0 before one has been timed."""
+        pace = self._pace[phase]
+        return max(0, int((end - time.perf_counter()) / pace)) if pace else 0
+
     def _make_room(self, budget_ms: float) -> None:
         """Compile, measure a round of each phase, and take fewer samples where two rounds of each do not fit."""
         budget = SHARE * budget_ms / 1000
         for attempt in range(2):
             obs, thought = np.asarray(self.game.starts(jax.random.key(0), 1)[0]), fresh(self.policy)
-            for _ in range(3):
+            paces = []
+            for _ in range(WARMING):
                 self._pace = [0.0, 0.0]
                 _, thought = self._in_time(obs, thought, budget_ms)
+                paces.append(self._pace)
+            self._pace = np.min(paces, 0).tolist()
             needed = 2 * sum(self._pace)
             if needed <= budget:
                 return

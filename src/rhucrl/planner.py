@@ -24,7 +24,7 @@ from rhucrl.solvers.policies import fresh, predict
 
 FEWEST = 10 * planning.RIVALS  # samples: ten plans of the agent
 WARMING = 5  # steps until everything is compiled and timed
-SHARE = 0.9  # of the budget that the search may take: copying and the call itself take the rest
+SHARE = 0.95  # of the budget that the search may take: copying and the call itself take the rest
 
 
 class Planner:
@@ -66,7 +66,7 @@ class Planner:
     def _start(self, budget_ms: float | None) -> None:
         self.budget_ms = budget_ms
         self._thought: Any = None
-        self._pace = [0.0, 0.0]
+        self._pace, self._after = [0.0, 0.0], 0.0
         if budget_ms is not None:
             self._make_room(budget_ms)
 
@@ -107,14 +107,16 @@ class Planner:
         start, thought = time.perf_counter(), fresh(self.policy) if thought is None else thought
         search = jax.block_until_ready(_begin(self.policy, thought))
         for phase, program in enumerate((_pursue, _respond)):
-            end, done = start + SHARE * budget_ms / 1000 * (phase + 1) / 2, 0
+            end, done = start + (SHARE * budget_ms / 1000 - self._after) * (phase + 1) / 2, 0
             while (fitting := self._rounds(phase, end)) or not done:
                 rounds, before = max(1, (fitting + 1) // 2), time.perf_counter()
                 search = jax.block_until_ready(program(self.policy, search, obs, thought.time, done, rounds))
                 took, done = (time.perf_counter() - before) / rounds, done + rounds
                 self._pace[phase] = max(took, 0.9 * self._pace[phase])
-        thought = _conclude(self.policy, thought, search)
-        return np.asarray(self.policy.action(thought)), thought
+        begun = time.perf_counter()
+        thought, action = jax.block_until_ready(_conclude(self.policy, thought, search))
+        self._after = max(time.perf_counter() - begun, 0.9 * self._after)
+        return np.asarray(action), thought
 
     def _rounds(self, phase: int, end: float) -> int:
         """How many rounds are sure to fit; 0 before one has been timed."""
@@ -128,7 +130,7 @@ class Planner:
             obs, thought = np.asarray(self.game.starts(jax.random.key(0), 1)[0]), fresh(self.policy)
             paces = []
             for _ in range(WARMING):
-                self._pace = [0.0, 0.0]
+                self._pace, self._after = [0.0, 0.0], 0.0
                 _, thought = self._in_time(obs, thought, budget_ms)
                 paces.append(self._pace)
             self._pace = np.min(paces, 0).tolist()
@@ -154,5 +156,10 @@ def demanded(game: Game, known: bool, size: Size) -> Size:
     return size
 
 
-_begin, _conclude = jax.jit(planning.begin), jax.jit(planning.conclude)
-_pursue, _respond = jax.jit(planning.pursue), jax.jit(planning.respond)
+@jax.jit
+def _conclude(policy: Planning, thought: Thought, search: planning.Search) -> tuple[Thought, Array]:
+    after = planning.conclude(policy, thought, search)
+    return after, policy.action(after)
+
+
+_begin, _pursue, _respond = jax.jit(planning.begin), jax.jit(planning.pursue), jax.jit(planning.respond)

@@ -162,6 +162,12 @@ def test_every_arena_remembers():
     for _ in range(2):
         ((here,),), ((there,),) = inside.play([None], [0]), outside.play([None], [0])
         assert here.gain == pytest.approx(there.gain, rel=1e-4)
+    act, obs = outside.act, env.reset(seed=0)[0]
+    act.reset()
+    first = act(obs)
+    planner.predict(np.float32([1, 0, 3]))  # a plan from elsewhere
+    act.reset()
+    np.testing.assert_array_equal(act(obs), first)
     act = Actor(planner, env)
     thinker = adversaries_that_plan.planner(env.game, 2, np.random.default_rng(0))
     assert play(env, act, thinker.bind(env, act), 0).steps == 6

@@ -13,6 +13,7 @@ from jaxtyping import Array
 
 from rhucrl.algorithms import ALGORITHMS
 from rhucrl.compilation import enable_cache
+from rhucrl.config import PLANNER
 from rhucrl.envs.face import ZeroSumEnv
 from rhucrl.envs.game import Game
 from rhucrl.errors import UsageError, unknown
@@ -39,7 +40,8 @@ class Planner:
     def __init__(
         self, env: Any, model: Model | Any | None = None, algo: str = "rh-ucrl", *, value: Any = None,
         horizon: int = Size().horizon, samples: int = Size().samples, elite: float = Size().elite,
-        rounds: int = Size().rounds, budget_ms: float | None = None, discount: float = 0.99, beta: float = 1.0,
+        rounds: int = Size().rounds, budget_ms: float | None = None, discount: float = 0.99,
+        beta: float = PLANNER["beta"],
         seed: int = 0,
     ):  # fmt: skip
         if algo not in ALGORITHMS:

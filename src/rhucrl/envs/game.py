@@ -39,6 +39,10 @@ class Box(NamedTuple):
         """The point of the box at `unit` in [-1, 1]^n."""
         return self.low + (unit + 1) / 2 * (self.high - self.low)
 
+    def unit(self, action: Float[Array, "*b n"]) -> Float[Array, "*b n"]:
+        """Where in [-1, 1]^n an action lies: what `place` undoes."""
+        return 2 * (action - self.low) / jnp.where(self.high > self.low, self.high - self.low, 1.0) - 1
+
 
 class Execution(NamedTuple):
     """What reaches the system when both players have acted: outcomes and their probabilities.

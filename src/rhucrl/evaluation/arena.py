@@ -90,11 +90,14 @@ class Actor:
         elif isinstance(policy, eqx.Module):
             plays = eqx.filter_jit(plays)
         self._plays, self._predict, self._box, self._clip = plays, predict, env.boxes["agent"], clip
+        self._forget: Any = getattr(policy, "reset", None)  # of a policy that also keeps a memory of its own
         self.memory: Any = None
 
     def reset(self) -> None:
         """An episode begins."""
         self.memory = None
+        if self._forget is not None:
+            self._forget()
 
     def __call__(self, obs: np.ndarray) -> np.ndarray:
         if self._predict is None:

@@ -179,7 +179,7 @@ def pursue(planning: Planning, search: Search, obs: Array, time: Array, first: A
             theirs = jnp.broadcast_to(certain, (rivals, size.horizon, qbar))
         else:
             theirs = draw(search.rival, rivals, SMOOTHNESS, keys[1])
-            theirs = theirs.at[2].set(unit_of(game.adversary, game.neutral)).at[3].set(search.answer.mean[:, :qbar])
+            theirs = theirs.at[2].set(game.adversary.unit(game.neutral)).at[3].set(search.answer.mean[:, :qbar])
         eta = mine[:, None, :, q:] if planning.agent_eta else None
         gains = returns(planning, obs, mine[:, None, :, :q], theirs[None], eta, keys[2])
         worst = gains.mean(1) if game.scope == "episode" else gains.min(1)
@@ -216,14 +216,9 @@ def fixed_rivals(game: Game, opponent: bool) -> Float[Array, "k qbar"]:
     They count alike: the worst of them would have every plan fit all timings at once, and none does.
     """
     if not opponent:
-        return unit_of(game.adversary, game.neutral)[None]
+        return game.adversary.unit(game.neutral)[None]
     size = game.adversary.size
     return lattice(1, RIVALS // 2) if size == 1 else lattice(size, 2)[:: max(1, 2**size // RIVALS)]
-
-
-def unit_of(box: Box, action: Float[Array, "*b n"]) -> Float[Array, "*b n"]:
-    """Where in [-1, 1]^n an action lies."""
-    return 2 * (action - box.low) / jnp.where(box.high > box.low, box.high - box.low, 1.0) - 1
 
 
 def draw(belief: Belief, count: int, smoothness: float, key: PRNGKeyArray) -> Float[Array, "n h d"]:
@@ -266,8 +261,9 @@ def returns(
     def step(carry: tuple[Array, Array, Array], x: Any):
         obs, weight, total = carry
         (mine, theirs, eta), (luck, whose), omega = x
-        action, adversary = game.agent.place(mine), game.adversary.place(theirs)
-        executed = chosen(game.execute(*broadcast(action, adversary)), luck)
+        placed = game.agent.place(mine), game.adversary.place(theirs)
+        action, adversary = (jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in placed)
+        executed = chosen(game.execute(action, adversary), luck)
         if eta is None:
             mean, std = model.member(obs, executed, adversary, pick(jnp.broadcast_to(whose, shape), model.members))
             following = mean + omega * std
@@ -281,12 +277,6 @@ def returns(
     carry = jnp.broadcast_to(whole, (*shape, whole.shape[-1])), jnp.ones(shape), jnp.zeros(shape)
     (last, weight, total), _ = jax.lax.scan(step, carry, (along, luck, omega))
     return total if planning.value is None else total + weight * planning.value(last)
-
-
-def broadcast(action: Float[Array, "_ _ q"], adversary: Float[Array, "_ _ r"]) -> tuple[Array, Array]:
-    """Both players' actions for every pair."""
-    shape = jnp.broadcast_shapes(action.shape[:-1], adversary.shape[:-1])
-    return tuple(jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in (action, adversary))  # type: ignore[return-value]
 
 
 def inside(planning: Planning, obs: Float[Array, "*b p"]) -> Float[Array, "*b p"]:

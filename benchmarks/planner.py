@@ -1,7 +1,7 @@
 """The planner on the pendulum: robust against nominal as in the paper's figure 1, over masses, with a learned model.
 
     python benchmarks/planner.py                 # the rows that are not there yet
-    python benchmarks/planner.py plans --jobs 1
+    python benchmarks/planner.py plans --cores 0
     python benchmarks/planner.py --tables        # docs/planner.md and its figure
 
 plans: 500 steps with the known dynamics. The agent reckons with the adversary (robust) or with none (nominal); the

@@ -1,6 +1,6 @@
 """RH-UCRL with a Gaussian process on the pendulum: which runs, how they are judged, and the tables made of them.
 
-    python benchmarks/provable.py provable [--jobs 1]     # all runs that are not there yet
+    python benchmarks/provable.py provable [--cores 0]     # all runs that are not there yet
     python benchmarks/provable.py --tables                # the tables of docs/theory.md from what is there
 
 Judged as in benchmarks/pendulum.py, by a quick attack. `oracle` is the value that `rhucrl oracle --strength .1` says.

@@ -33,7 +33,7 @@ def rounded(x: Any) -> Any:
     return float(f"{x:.6g}") if isinstance(x, float) else x
 
 
-def run(script: str, experiments: dict[str, list[Row]], tell: Callable[[Row], str], jobs: int) -> None:
+def run(script: str, experiments: dict[str, list[Row]], tell: Callable[[Row], str], cores: list[int]) -> None:
     """All rows that are not there yet."""
     RESULTS.mkdir(exist_ok=True)
     todo = [
@@ -44,13 +44,13 @@ def run(script: str, experiments: dict[str, list[Row]], tell: Callable[[Row], st
         if row not in there
     ]
     todo.sort(key=lambda item: item[1]["seed"])
-    cores: SimpleQueue[int] = SimpleQueue()
-    for core in range(jobs):
-        cores.put(core)
+    idle: SimpleQueue[int] = SimpleQueue()
+    for core in cores:
+        idle.put(core)
 
     def job(item: tuple[str, Row]) -> None:
         name, row = item
-        core = cores.get()
+        core = idle.get()
         try:
             command = ["taskset", "-c", str(core), sys.executable, script, "--one", json.dumps(row)]
             answer = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -62,9 +62,9 @@ def run(script: str, experiments: dict[str, list[Row]], tell: Callable[[Row], st
                 file.write(line + "\n")
             print(f"{name} {row}: {tell(json.loads(line))}", flush=True)
         finally:
-            cores.put(core)
+            idle.put(core)
 
-    with ThreadPoolExecutor(jobs) as pool:
+    with ThreadPoolExecutor(len(cores)) as pool:
         list(pool.map(job, todo))
 
 
@@ -75,7 +75,7 @@ def main(
     """The command line of a benchmark."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("experiments", nargs="*", choices=[*experiments, []], help="which runs to make; all by default")
-    parser.add_argument("--jobs", type=int, default=2, help="processes at a time, one per core")
+    parser.add_argument("--cores", type=int, nargs="+", default=[0, 1], help="where to run, one process on each")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--tables", action="store_true", help="write the tables in docs from the lines that are there")
     arguments = parser.parse_args()
@@ -85,4 +85,4 @@ def main(
         write()
     else:
         names = arguments.experiments or list(experiments)
-        run(script, {name: experiments[name] for name in names}, tell, arguments.jobs)
+        run(script, {name: experiments[name] for name in names}, tell, arguments.cores)

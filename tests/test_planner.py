@@ -76,12 +76,12 @@ def test_the_answer_is_the_worst():
 def test_optimism_and_pessimism():
     """The agent's eta moves towards the goal and lets it push less; the answer's eta moves away from it."""
     game = Probe(certain=True, strength=0.0)
-    policy = planning(game, Unsure(game, epistemic=0.15), (1, -1))
+    policy = planning(game, Unsure(game, epistemic=0.15), (1, -1), opponent=False)
     told = thoughts(policy, jnp.float32(STATES)[:, None])
     wanted = exact(game, reach=0.15, sign=1)
     np.testing.assert_allclose(np.asarray(told.mine[:, 0, 0]), wanted, atol=0.3)
     assert (np.sign(told.mine[:, 0, 1]) == -np.sign(STATES)).all()
-    nothing = jnp.zeros((10, SIZE.horizon, 2))
+    nothing = jnp.zeros((10, SIZE.horizon, 1))
     told = jax.vmap(lambda o: rebut(policy, policy.fresh(), nothing, o))(jnp.float32(STATES)[:, None])
     assert (np.sign(told.answer[:, 0, 1]) == np.sign(STATES)).all()
     assert told.rival.shape == (len(STATES), SIZE.horizon, 1)

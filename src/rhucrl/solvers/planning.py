@@ -5,10 +5,11 @@ to the ones with the best worst case over the adversary's plans, and the adversa
 agent's best plans stay, and an answer to them (with eta^(p)) is refitted. The plans of one step, moved on, are where
 the search of the next step begins, and the former answer is among what the agent's next plans have to hold against.
 
-An agent that plans anew is not bound by its plan, so that the answer is to its best few plans alike: an answer to a
-single one exploits what will be mended a step later, and does the agent little harm. Noise that is smooth in time, and
-so large that most actions of the first samples are extremes, finds plans that the usual white noise misses (smooth
-noise: Pinneri et al. 2020).
+An agent that plans anew is not bound by its plan. So a plan has gains beside its actions: in the model the agent reacts
+to how far a rival has driven it from where it would be against the mean rival, and long plans do not look hopeless. And
+the answer is to its best few plans alike: an answer to a single one exploits what will be mended a step later, and does
+the agent little harm. Noise that is smooth in time, and so large that most actions of the first samples are extremes,
+finds plans that the usual white noise misses (smooth noise: Pinneri et al. 2020).
 """
 
 from __future__ import annotations
@@ -29,7 +30,12 @@ from rhucrl.solvers.value_iteration import pick
 
 RIVALS = 10  # adversary's plans that each plan of the agent is tried against
 PLANS = 10  # agent's plans that each answer is tried against
-BOLD, WARY, CALM = 2.5, 1.0, 0.6  # first standard deviations of the agent's actions, of rivals, of answers and etas
+BOLD, WARY, CALM = (
+    2.5,
+    1.0,
+    0.6,
+)  # first standard deviations: of actions; of rivals, gains; of answers, etas
+GAIN = 3.0  # the largest, in half-widths of an action per unit of an observation
 SMOOTHNESS = 0.8  # correlation of the noise from step to step
 EMPHASIS = 1.4  # on the noise of the first step, the one that will be played
 FLOOR = 0.02  # of the standard deviations
@@ -41,8 +47,8 @@ Value = Callable[[Float[Array, "*b p"]], Float[Array, "*b"]]
 class Size(NamedTuple):
     """How much is tried: steps of a plan, rollouts of a round, the share of them that a round keeps, rounds."""
 
-    horizon: int = 30
-    samples: int = 200
+    horizon: int = 60
+    samples: int = 300
     elite: float = 0.2
     rounds: int = 5
 
@@ -56,22 +62,22 @@ class Belief(NamedTuple):
 
 
 class Thought(NamedTuple):
-    """What a planner remembers of a step: its plan, the rival's, its best plans, and the answer to them."""
+    """What a planner remembers of a step: its plan, the rival's, its best plans (no etas), and the answer to them."""
 
     time: Int[Array, ""]
-    mine: Float[Array, "h q"]
+    mine: Float[Array, "h w"]
     rival: Float[Array, "h r"]
-    plans: Float[Array, "m h q"]
+    plans: Float[Array, "m h qg"]
     answer: Float[Array, "h s"]
 
 
 class Search(NamedTuple):
-    """A search under way; `plans` are the agent's best ones."""
+    """A search under way; `plans` are the agent's best ones, without etas."""
 
     mine: Belief
     rival: Belief
     answer: Belief
-    plans: Float[Array, "m h q"]
+    plans: Float[Array, "m h qg"]
 
 
 class Planning(eqx.Module):
@@ -95,9 +101,15 @@ class Planning(eqx.Module):
     def fresh(self) -> Thought:
         """The memory at the start of an episode."""
         h, p, q, qbar = self.size.horizon, self.game.predicted_size, self.game.agent.size, self.game.adversary.size
-        wide = jnp.zeros((h, q + p * abs(self.agent_eta))), jnp.zeros((h, qbar + p * abs(self.response_eta)))
-        plans = jnp.broadcast_to(wide[0], (PLANS, *wide[0].shape))
-        return Thought(jnp.int32(0), wide[0], jnp.zeros((h, qbar)), plans, wide[1])
+        mine = jnp.zeros((h, q + self.feedback + p * abs(self.agent_eta)))
+        answer = jnp.zeros((h, qbar + p * abs(self.response_eta)))
+        plans = jnp.zeros((PLANS, h, q + self.feedback))
+        return Thought(jnp.int32(0), mine, jnp.zeros((h, qbar)), plans, answer)
+
+    @property
+    def feedback(self) -> int:
+        """How many gains beside its actions a step of a plan has: without an opponent there is nothing to react to."""
+        return self.game.agent.size * self.game.observation.size if self.opponent else 0
 
     def act(self, thought: Thought, obs: Float[Array, " p"]) -> tuple[Thought, Float[Array, " q"]]:
         thought = think(self, thought, obs)
@@ -140,13 +152,14 @@ def think(planning: Planning, thought: Thought, obs: Float[Array, " p"]) -> Thou
 def begin(planning: Planning, thought: Thought) -> Search:
     """The plans of the step before, one step on."""
 
-    def ahead(plan: Array, std: float, actions: int) -> Belief:
+    def ahead(plan: Array, std: float, actions: int, feedback: int = 0) -> Belief:
         moved = jnp.where(thought.time == 0, plan, jnp.concatenate([plan[1:], plan[-1:]]))
-        return Belief(moved, jnp.full(plan.shape, CALM).at[:, :actions].set(std), moved)
+        first = jnp.full(plan.shape, CALM).at[:, : actions + feedback].set(WARY).at[:, :actions].set(std)
+        return Belief(moved, first, moved)
 
     q, qbar = planning.game.agent.size, planning.game.adversary.size
-    beliefs = ahead(thought.mine, BOLD, q), ahead(thought.rival, WARY, qbar), ahead(thought.answer, CALM, qbar)
-    return Search(*beliefs, thought.plans)
+    mine = ahead(thought.mine, BOLD, q, planning.feedback)
+    return Search(mine, ahead(thought.rival, WARY, qbar), ahead(thought.answer, CALM, qbar), thought.plans)
 
 
 def conclude(planning: Planning, thought: Thought, search: Search) -> Thought:
@@ -156,11 +169,12 @@ def conclude(planning: Planning, thought: Thought, search: Search) -> Thought:
     return Thought(thought.time + 1, search.mine.mean, search.rival.mean, search.plans, answer)
 
 
-def rebut(planning: Planning, thought: Thought, plans: Float[Array, "m h q"], obs: Float[Array, " p"]) -> Thought:
+def rebut(planning: Planning, thought: Thought, plans: Float[Array, "m h qg"], obs: Float[Array, " p"]) -> Thought:
     """The second phase alone: an answer to the plans of another planner."""
     search = begin(planning, thought)._replace(plans=plans)
     rounds = planning.size.rounds * jnp.where(thought.time == 0, COLD, 1)
-    return conclude(planning, thought, respond(planning, search, obs, thought.time, jnp.int32(0), rounds))
+    search = respond(planning, search, obs, thought.time, jnp.int32(0), rounds)
+    return conclude(planning, thought, search._replace(plans=thought.plans))
 
 
 def pursue(planning: Planning, search: Search, obs: Array, time: Array, first: Array, rounds: Array) -> Search:
@@ -180,12 +194,13 @@ def pursue(planning: Planning, search: Search, obs: Array, time: Array, first: A
         else:
             theirs = draw(search.rival, rivals, SMOOTHNESS, keys[1])
             theirs = theirs.at[2].set(game.adversary.unit(game.neutral)).at[3].set(search.answer.mean[:, :qbar])
-        eta = mine[:, None, :, q:] if planning.agent_eta else None
-        gains = returns(planning, obs, mine[:, None, :, :q], theirs[None], eta, keys[2])
+        moves, eta = jnp.split(mine, [q + planning.feedback], -1)
+        eta = eta[:, None] if planning.agent_eta else None
+        gains = returns(planning, obs, moves[:, None], theirs[None], eta, keys[2])
         worst = gains.mean(1) if game.scope == "episode" else gains.min(1)
         ours, good = refit(mine, worst, size.elite)
         them, _ = refit(theirs, -(good @ gains), size.elite) if certain is None else (search.rival, good)
-        return Search(ours, them, search.answer, mine[jax.lax.top_k(worst, PLANS)[1]])
+        return Search(ours, them, search.answer, moves[jax.lax.top_k(worst, PLANS)[1]])
 
     return jax.lax.fori_loop(first, first + rounds, round, search)
 
@@ -193,14 +208,14 @@ def pursue(planning: Planning, search: Search, obs: Array, time: Array, first: A
 def respond(planning: Planning, search: Search, obs: Array, time: Array, first: Array, rounds: Array) -> Search:
     """Rounds of the second phase: answers to the agent's plans, which stay."""
     game, size = planning.game, planning.size
-    q, qbar = game.agent.size, game.adversary.size
+    qbar = game.adversary.size
     lasting = game.scope == "episode"
 
     def round(i: Array, search: Search) -> Search:
         keys = jax.random.split(dice(planning, time, 2 * i + 1))
         theirs = draw(search.answer, size.samples // PLANS, 1.0 if lasting else SMOOTHNESS, keys[0])
         eta = theirs[None, :, :, qbar:] if planning.response_eta else None
-        gains = returns(planning, obs, search.plans[:, None, :, :q], theirs[None, :, :, :qbar], eta, keys[1])
+        gains = returns(planning, obs, search.plans[:, None], theirs[None, :, :, :qbar], eta, keys[1])
         return search._replace(answer=refit(theirs, -gains.mean(0), size.elite)[0])
 
     return jax.lax.fori_loop(first, first + rounds, round, search)
@@ -243,7 +258,7 @@ def refit(plans: Float[Array, "n h d"], score: Float[Array, " n"], share: float)
 
 
 def returns(
-    planning: Planning, obs: Float[Array, " p"], mine: Float[Array, "_ _ h q"], theirs: Float[Array, "_ _ h qbar"],
+    planning: Planning, obs: Float[Array, " p"], mine: Float[Array, "_ _ h qg"], theirs: Float[Array, "_ _ h qbar"],
     eta: Float[Array, "_ _ h p"] | None, key: PRNGKeyArray,
 ) -> Float[Array, "a b"]:  # fmt: skip
     """The discounted return of every plan against every other, in the model that eta chooses or (None) a sampled one.
@@ -261,7 +276,7 @@ def returns(
     def step(carry: tuple[Array, Array, Array], x: Any):
         obs, weight, total = carry
         (mine, theirs, eta), (luck, whose), omega = x
-        placed = game.agent.place(mine), game.adversary.place(theirs)
+        placed = game.agent.place(reaction(planning, mine, obs)), game.adversary.place(theirs)
         action, adversary = (jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in placed)
         executed = chosen(game.execute(action, adversary), luck)
         if eta is None:
@@ -277,6 +292,17 @@ def returns(
     carry = jnp.broadcast_to(whole, (*shape, whole.shape[-1])), jnp.ones(shape), jnp.zeros(shape)
     (last, weight, total), _ = jax.lax.scan(step, carry, (along, luck, omega))
     return total if planning.value is None else total + weight * planning.value(last)
+
+
+def reaction(planning: Planning, plan: Float[Array, "_ _ qg"], obs: Float[Array, "a b p"]) -> Float[Array, "a b q"]:
+    """What the agent does who is not where it would be against the mean rival (or answer), the second of them."""
+    game = planning.game
+    action, feedback = jnp.split(plan, [game.agent.size], -1)
+    if not feedback.size:
+        return action
+    away = (obs - obs[:, 1:2])[..., : game.observation.size] / game.scale
+    feedback = GAIN * feedback.reshape(*feedback.shape[:-1], *action.shape[-1:], -1)
+    return jnp.clip(action + jnp.einsum("...qp,...p->...q", feedback, away), -1, 1)
 
 
 def inside(planning: Planning, obs: Float[Array, "*b p"]) -> Float[Array, "*b p"]:

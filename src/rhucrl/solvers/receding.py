@@ -104,7 +104,7 @@ def imagined(
             adversary = reply(opponent, memory, obs, action)
             executed = chosen(game.execute(action, adversary), jax.random.uniform(keys[0]))
             noise = jax.random.normal(keys[1], obs.shape)
-            up = memory.mine[0, q:] if policy.agent_eta else jnp.zeros_like(obs)
+            up = memory.mine[0, q + policy.feedback :] if policy.agent_eta else jnp.zeros_like(obs)
             down = memory.answer[0, qbar:] if policy.response_eta else jnp.zeros_like(obs)
             eta = jnp.where(kind == OPTIMIST, up, jnp.where(kind == PESSIMIST, down, 0.0))
             reach = jnp.where(kind == PESSIMIST, jnp.minimum(place.beta, CONFIDENCE), place.beta)

@@ -3,7 +3,8 @@
     python benchmarks/robots.py cheetah               # the runs that are not there yet
     python benchmarks/robots.py --tables              # docs/robots.md and its curves from what is there
 
-Settings are each robot's defaults except for what a row says. Every few episodes the policy of the moment plays three
+Settings are each robot's defaults except for what a row says; a run with a limit of `steps` ends before the episode
+that would pass it. Every few episodes the policy of the moment plays three
 episodes (the reacher's: sixty) without noise and without an adversary, on starts that it does not learn from. Results
 are appended to benchmarks/results/EXPERIMENT.jsonl, one line per run.
 """
@@ -33,9 +34,12 @@ def experiments() -> dict[str, list[dict]]:
         for seed in range(3)
     ]
     others = {
-        env: [{"env": env, "setting": "none", "episodes": episodes, "seed": seed} for seed in range(3)]
-        for env, episodes in (("swimmer", 50), ("hopper", 60), ("walker", 80), ("reacher", 100))
-    }
+        env: [{"env": env, "setting": "none", "episodes": episodes, **more, "seed": seed} for seed in range(3)]
+        for env, episodes, more in (
+            ("swimmer", 50, {}), ("hopper", 150, {"steps": 60_000}), ("walker", 300, {"steps": 80_000}),
+            ("reacher", 100, {}),
+        )
+    }  # fmt: skip
     contested = [
         {"env": env, "setting": setting, "algo": algo, "episodes": 50, "seed": seed}
         for env in ("half-cheetah", "hopper")
@@ -57,7 +61,8 @@ def one(options: dict) -> dict:
 
     enable_cache()
     began = time.process_time()
-    config = TrainConfig.preset(**options)
+    most = options.get("steps", float("inf"))
+    config = TrainConfig.preset(**{name: option for name, option in options.items() if name != "steps"})
     env = env_of(config)
     state, episodes, curve, steps, judged = protocol.initial(config, env), [], [], 0, 0.0
 
@@ -66,7 +71,11 @@ def one(options: dict) -> dict:
         return gains(HostArena(policy, env), None, starts)
 
     for index in range(config.episodes):
+        before = state
         state, metrics = protocol.episode(config, env, state, index)
+        if steps + metrics["steps"] > most:
+            state = before
+            break
         episodes.append(metrics)
         steps += metrics["steps"]
         if (index + 1) % EVERY == 0 or index + 1 == config.episodes:
@@ -79,6 +88,9 @@ def one(options: dict) -> dict:
         "output_episode": int(state.output_episode), "episodes": episodes,
     }  # fmt: skip
     for name, policy in (("output", state.output.policy), ("last", state.last.policy)):
+        if name == "last" and state.output_episode == len(episodes) - 1:
+            result[name] = result["output"]
+            break
         result[name] = {"nominal": judge(policy)}
         if config.setting != "none":
             case = worst_case(policy, env, "quick")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -132,9 +133,34 @@ def imagined(**options):
     starts = game.starts(jax.random.key(0), 64)
     extremes = jnp.stack([jnp.broadcast_to(edge, (64, game.adversary.size)) for edge in game.adversary])
     scale, networks = unit(game, NUMBERS.discount), state.learner.agent.networks
-    arguments = networks, state.learner.agent.targets, starts, extremes, scale, NUMBERS, 2, jax.random.key(1)
+    arguments = networks, state.learner.agent.targets, starts, extremes, None, scale, NUMBERS, 2, jax.random.key(1)
     here = here._replace(limits=game.observation, normaliser=state.learner.normaliser)  # nothing has been seen yet
     return actor_critic.rollouts(here, *arguments)
+
+
+@pytest.mark.parametrize("sign", [0, 1])
+def test_recorded_innovations_make_a_biased_model_exact_where_the_agent_does_what_was_done(sign):
+    """An agent that does nothing, in a model that believes in a drift, imagines what has really happened."""
+    game, length = Probe(strength=0.0, certain=True), 3
+    obs = jnp.linspace(-1.0, 1.0, 8)[:, None]  # it happened: s moves on by 2/7 per step, though nobody has pushed
+    still = jnp.zeros((7, 1))
+    replay = store.add(
+        store.empty(7, (1, 1, 1), 1), Transitions(obs[:-1], still, still, obs[1:]), jnp.int32(7), jax.random.key(0)
+    )
+    here = world(game, Unsure(game, aleatoric=5.0), replay, sign, contested=False)
+    missed = actor_critic.innovations(here.model, replay)
+    np.testing.assert_allclose(missed, np.full((7, 1), 2 / 7), atol=1e-6)
+    problem = actor_critic.begin(game, 8, jax.random.key(0))
+    agent = jax.tree.map(jnp.zeros_like, problem.networks.agent)
+    agent = eqx.tree_at(lambda a: a.layers[-1].bias, agent, jnp.array([0.0, -50.0]))  # no action, and no noise on it
+    networks = problem.networks._replace(agent=agent)
+    index = jnp.arange(4)
+    steps = index + jnp.arange(length)[:, None]
+    paths = actor_critic.rollouts(
+        here._replace(limits=game.observation), networks, problem.targets, obs[index], jnp.zeros((0, 4, 1)),
+        missed[steps], jnp.float32(1), NUMBERS, length, jax.random.key(1),
+    )  # fmt: skip
+    np.testing.assert_allclose(paths.obs[:, 0], obs[steps], atol=0.02)  # the least noise of a policy
 
 
 def test_a_probabilistic_mixture_executes_the_adversary_now_and_then():

@@ -92,7 +92,30 @@ def test_an_episode_is_selected_played_and_learned(case):
             assert not same(*map(attrgetter(part), (before, after))), f"{part} stood still"
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ["h-ucrl", "greedy"])
+def test_without_an_opponent_the_output_is_the_last_policy_that_earned_about_the_most(case):
+    told = run(case)
+    earned = [metrics["return"] for metrics in told.metrics]
+    for end, state in enumerate(told.states[1:], 1):
+        near = max(earned[1 : end + 1]) - 0.05 * float(unit(told.game))
+        best = max(i for i in range(1, end + 1) if earned[i] >= near)
+        assert int(state.output_episode) == told.metrics[end]["output_episode"] == best
+        assert same(state.output, told.states[best].last)
+
+
+def test_a_policy_that_earns_clearly_less_is_not_output():
+    """Whatever a model says of it; with an opponent, whatever it has earned."""
+    told = run("h-ucrl")
+    state, tie = told.states[1], 0.05 * float(unit(told.game))
+    worse = told.metrics[1]["return"] - 1.1 * tie
+    j = {"J_pessimistic": jnp.float32(1e6), "J_pessimistic_output": jnp.float32(-1e6)}
+    kept = protocol.crown(told.config, told.game, state, 7, j, jnp.float32(worse))
+    assert int(kept.output_episode) == 1
+    robust = protocol.crown(run("rh-ucrl").config, told.game, state, 7, j, jnp.float32(worse))
+    assert int(robust.output_episode) == 7
+
+
+@pytest.mark.parametrize("case", sorted({*CASES} - {"h-ucrl", "greedy"}))
 def test_the_output_is_the_policy_of_the_best_pessimistic_bound(case):
     told = run(case)
     best, bound = None, -math.inf

@@ -73,6 +73,9 @@ class TrainConfig:
     """The step size falls as 1 / (1 + slowing * episode)."""
     entropy: float = -1.0
     """Actor-critic: the entropy that the agent's policy is held at, per action in [-1, 1] (all alike: .69)."""
+    innovations: Literal["drawn", "recorded"] = "drawn"
+    """Actor-critic: what an imagined step adds to its prediction: noise that is drawn from the model, or what the model
+    missed of the real step that followed the start state."""
     target_rate: float = 0.02
     """Polyak rate of the target critics."""
     average_rate: float = 0.004
@@ -164,7 +167,7 @@ class TrainConfig:
             if (given := getattr(self, name)) not in (None, "theory") and given < least:
                 option = name.replace("_", "-")
                 raise UsageError(f"--{option} is {given}; it must be at least {least}")
-        for name in ("algo", "model", "kernel", "ridge"):
+        for name in ("algo", "model", "kernel", "ridge", "innovations"):
             choices = get_args(get_type_hints(TrainConfig)[name])
             if getattr(self, name) not in choices:
                 raise unknown(name, getattr(self, name), choices)
@@ -216,6 +219,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "learning_rate": 1e-3, "model_width": 32,
     },
     "hopper": LEGS,
+    "swimmer": NETWORKS | {"innovations": "recorded"},
     "walker": LEGS | {"discount": 0.995},
     "reacher": NETWORKS | {
         "episodes": 100, "model_steps": 5, "trace": 0.9, "updates": 6.0, "batch": 64, "learning_rate": 1e-3,

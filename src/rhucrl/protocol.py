@@ -29,7 +29,9 @@ from rhucrl.solvers import look_ahead, pathwise, receding
 from rhucrl.solvers.backup import Numbers, unit
 from rhucrl.timing import timed
 
-TIE = 0.05  # a difference in J^(p), in units of the critics, that says nothing: the later policy is output
+TIE = (
+    0.05  # a difference in J^(p) or in returns, in units of the critics, that says nothing: the later policy is output
+)
 LEDGER = ("norm", "delta", "epsilon", "lipschitz", "oracle")  # options that no program depends on
 SOLVERS: dict[str, Any] = {"look-ahead": look_ahead, "actor-critic": pathwise, "planner": receding}
 
@@ -45,6 +47,7 @@ class State(NamedTuple):
     last: Any
     output: Any
     output_bound: Float[Array, ""]
+    """What a later policy is held against."""
     output_episode: Array
 
 
@@ -108,24 +111,32 @@ def value(config: TrainConfig, game: Game, state: State) -> Any:
     return its.worth(config, game, state.model, state.replay, state.learner, numbers(config, 0))
 
 
-def select(
-    config: TrainConfig, game: Game, state: State, index: int, numbers: Numbers, key: PRNGKeyArray
-) -> tuple[State, dict]:
-    """Solve both problems in the current model (`eq:rhucrl`), and keep the output policy (`eq:rhucrl:output`).
-
-    The output policy's bound is the lowest J^(p) that any episode's model and adversaries gave it: an estimate of one
-    episode is too high where its adversaries were weak, and a maximum over episodes would look for such episodes.
-    """
+def select(config: TrainConfig, game: Game, state: State, numbers: Numbers, key: PRNGKeyArray) -> tuple[State, dict]:
+    """Solve both problems in the current model (`eq:rhucrl`), and estimate J of what came out."""
     keys, solver = jax.random.split(key, 3), solver_of(config, game)
     here = config, game, state.model, state.replay
     learner, losses = timed("solving", solver.improve, *here, state.learner, numbers, keys[:2])
     j = timed("evaluating", solver.judge, *here, learner, state.output.policy, numbers, keys[2])
     pair = solver.players(config, game, state.model, learner, numbers)
-    mine, champion = j["J_pessimistic"], jnp.minimum(state.output_bound, j["J_pessimistic_output"])
-    state = state._replace(learner=learner, last=pair, output_bound=champion)
-    if mine >= champion - TIE * unit(game):
-        state = state._replace(output=pair, output_bound=mine, output_episode=jnp.int32(index))
-    return state, j | losses | {"output_bound": state.output_bound}
+    return state._replace(learner=learner, last=pair), j | losses
+
+
+def crown(config: TrainConfig, game: Game, state: State, index: int, j: dict, earned: Array) -> State:
+    """Whether the policy that has just played becomes the output (`eq:rhucrl:output`): unless it is clearly worse.
+
+    The output policy's bound is the lowest J^(p) that any episode's model and adversaries gave it: an estimate of one
+    episode is too high where its adversaries were weak, and a maximum over episodes would look for such episodes.
+    Where nobody plays against the agent, the real return is what J estimates, and the bound is the best of them.
+    (Against adversaries it would speak for the policy that has met the weakest.)
+    """
+    alone = config.setting == "none" or ALGORITHMS[config.algo].deployed == "none"
+    mine, bound = earned, state.output_bound
+    if not alone:
+        mine, bound = j["J_pessimistic"], jnp.minimum(bound, j["J_pessimistic_output"])
+    if mine < bound - TIE * unit(game):
+        return state._replace(output_bound=bound)
+    bound = jnp.maximum(bound, mine) if alone else mine
+    return state._replace(output=state.last, output_bound=bound, output_episode=jnp.int32(index))
 
 
 def play(config: TrainConfig, env: ZeroSumEnv, state: State, explore: bool, key: PRNGKeyArray) -> Episode:
@@ -174,9 +185,12 @@ def episode(config: TrainConfig, env: ZeroSumEnv, state: State, index: int) -> t
     asked, n, config = config, numbers(config, index), programs(config)
     metrics: dict = {"episode": index}
     if not explore:
-        state, selected = select(config, env.game, state, index, n, keys[0])
+        state, selected = select(config, env.game, state, n, keys[0])
         metrics |= selected
     played = timed("collecting", play, config, env, state, explore, keys[1])
+    if not explore:
+        state = crown(config, env.game, state, index, metrics, played.earned)
+        metrics |= {"output_bound": state.output_bound}
     metrics |= {"return": played.earned, "steps": played.count}
     state, learned = timed("fitting", learn, config, state, played, n.beta, keys[2])
     if isinstance(state.model, GaussianProcess):

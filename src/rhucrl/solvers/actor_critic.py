@@ -33,6 +33,7 @@ SOFTNESS = 0.04  # of an end, for gradients, in units of a game's margin; a soft
 LENIENCE = 0.3  # weight of an adversary's return above a critic's value, one below it weighs 1
 STEEPEST = 1.0  # norm of a player's gradient: rollouts of an unstable system multiply it by thousands
 PERTURBATION = 1.2  # largest standard deviation of perturbed start states, in units of what has been seen
+CHUNK = 1000  # transitions whose innovations are computed at once
 MARGIN = 0.1  # predicted states stay within the range of the data and so much more
 
 
@@ -61,6 +62,7 @@ class World(NamedTuple):
     spread: Float[Array, " p"]
     sign: int  # of eta
     contested: bool  # else nobody plays against the agent
+    innovations: Float[Array, "capacity p"] | None = None  # instead of the model's noise
 
 
 adam: Any = optax.flatten(optax.scale_by_adam())  # one vector: fewer and larger steps, which compile faster
@@ -96,6 +98,22 @@ def world(game: Game, model: Model, replay: Replay, sign: int = 0, contested: bo
     normaliser = Normaliser(*statistics(unwound(obs, game.winding), replay.filled), game.winding)
     _, spread = statistics(replay.data.obs, replay.filled)
     return World(game, model, normaliser, Box(low - margin, high + margin), spread, sign, contested)
+
+
+def innovations(model: Model, replay: Replay) -> Float[Array, "capacity p"]:
+    """What the model's mean missed of each stored transition.
+
+    Added to imagined steps in the order in which they happened, they make the model exact where the policy does what
+    was done, so that a bias of the model cannot be lived on (Fröhlich et al. 2022, on-policy model errors).
+    """
+    rows = min(CHUNK, replay.capacity)
+
+    def missed(i: Array, found: Array) -> Array:
+        first = jnp.minimum(i * rows, replay.capacity - rows)
+        *here, following = (jax.lax.dynamic_slice_in_dim(x, first, rows) for x in replay.data)
+        return jax.lax.dynamic_update_slice_in_dim(found, following - model.predict(*here).mean, first, 0)
+
+    return jax.lax.fori_loop(0, -(-replay.size // rows), missed, jnp.zeros_like(replay.data.following))
 
 
 def values(world: World, critics: list[Perceptron], obs: Float[Array, "*b p"], scale: Array) -> Array:
@@ -163,11 +181,13 @@ class Rollouts(NamedTuple):
 
 def rollouts(
     world: World, networks: Networks, targets: list[Perceptron], starts: Float[Array, "n p"],
-    held: Float[Array, "k n qbar"], scale: Array, numbers: Numbers, length: int, key: PRNGKeyArray,
+    held: Float[Array, "k n qbar"], missed: Float[Array, "t n p"] | None, scale: Array, numbers: Numbers, length: int,
+    key: PRNGKeyArray,
 ) -> Rollouts:  # fmt: skip
     """Lane 0 is the adversary network's; the others hold one of `held` from the first step to the last.
 
-    Where the adversary acts once per episode, the network too holds its first answer.
+    Where the adversary acts once per episode, the network too holds its first answer. `missed` are the innovations of
+    the steps that followed the start states; without them noise is drawn from the model.
     """
     game, model = world.game, world.model
     lanes, n = held.shape[0] + 1, starts.shape[0]
@@ -176,6 +196,8 @@ def rollouts(
     opponent = Gaussian(networks.adversary, world.normaliser, game.adversary)
     keys = jax.random.split(key)
     noises = jnp.split(jax.random.normal(keys[0], (length, 1, n, q + qbar + p)), (q, q + qbar), -1)
+    unit_noise = jnp.ones_like if missed is not None else lambda std: std
+    noises[2] = noises[2] if missed is None else missed[:, None]
     luck, whose = jax.random.uniform(keys[1], (2, length, 1, n))
     drawn = (*noises, pick(whose, model.members), luck)
     nobody = jnp.broadcast_to(game.neutral, (1, n, qbar))
@@ -185,11 +207,12 @@ def rollouts(
     def imagine(obs: Array, executed: Array, adversary: Array, worth: Worth, omega: Array, member: Array) -> Array:
         if world.sign == 0:
             mean, std = model.member(obs, executed, adversary, member)
-            return mean + omega * std
+            return mean + omega * unit_noise(std)
         prediction = model.predict(obs, executed, adversary)
         uphill = ahead(game, obs, executed, adversary, prediction.mean) + numbers.discount * worth.slope
         eta = jax.lax.stop_gradient(choose_eta(scale, prediction, uphill, world.sign, numbers.beta))
-        return hallucinate(prediction, eta, numbers.beta, omega)
+        noisy = prediction._replace(aleatoric=unit_noise(prediction.aleatoric))
+        return hallucinate(noisy, eta, numbers.beta, omega)
 
     def step(here: tuple[Array, Worth], drawn: tuple[Array, ...]):
         (obs, worth), (mine, theirs, omega, member, luck) = here, drawn
@@ -221,13 +244,13 @@ def returns(reward: Array, alive: Array, later: Array, numbers: Numbers) -> Floa
 
 
 def loss(
-    networks: Networks, targets: list[Perceptron], world: World, starts: Array, held: Array, numbers: Numbers,
-    length: int, key: PRNGKeyArray,
+    networks: Networks, targets: list[Perceptron], world: World, starts: Array, held: Array, missed: Array | None,
+    numbers: Numbers, length: int, key: PRNGKeyArray,
 ) -> tuple[Array, dict[str, Array]]:  # fmt: skip
     """One number whose gradient moves every network, the adversary's with the opposite sign."""
     scale = unit(world.game, numbers.discount)
     frozen = jax.lax.stop_gradient
-    paths = rollouts(world, networks, targets, starts, held, scale, numbers, length, key)
+    paths = rollouts(world, networks, targets, starts, held, missed, scale, numbers, length, key)
     temperature = jnp.exp(frozen(networks.log_temperature))
     reward = paths.reward - temperature * paths.density
     g = returns(reward, paths.alive, paths.later, numbers)
@@ -271,10 +294,12 @@ def improve(
     def update(problem: Problem, drawn: tuple[Array, Array, Array, Array, PRNGKeyArray]):
         index, corner, spread, direction, key = drawn
         starts = world.limits.clip(replay.data.obs[index] + spread * direction)
+        steps = (index + jnp.arange(length)[:, None]) % jnp.maximum(replay.size, 1)
+        missed = None if world.innovations is None else world.innovations[steps]
 
         def objective(networks: Networks) -> tuple[Array, dict[str, Array]]:
             players = networks._replace(agent=still(networks.agent), log_temperature=still(networks.log_temperature))
-            return loss(players, problem.targets, world, starts, corners[corner], numbers, length, key)
+            return loss(players, problem.targets, world, starts, corners[corner], missed, numbers, length, key)
 
         gradient, told = jax.grad(objective, has_aux=True)(problem.networks)
         gradient = gradient._replace(agent=bounded(gradient.agent), adversary=bounded(gradient.adversary, -1.0))

@@ -122,9 +122,10 @@ def solve(
     lanes = config.lanes if contested and not frozen else 1
     updates = round(config.updates * game.horizon)
     sizes = (lanes, starts, config.model_steps, updates, config.broad)
-    return actor_critic.improve(
-        world(game, model, replay, sign, contested), problem, replay, corners(game), numbers, frozen, *sizes, key
-    )
+    here = world(game, model, replay, sign, contested)
+    if config.innovations == "recorded":
+        here = here._replace(innovations=actor_critic.innovations(model, replay))
+    return actor_critic.improve(here, problem, replay, corners(game), numbers, frozen, *sizes, key)
 
 
 def corners(game: Game) -> Float[Array, "c qbar"]:

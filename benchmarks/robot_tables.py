@@ -15,9 +15,13 @@ Every table is written by `python benchmarks/robots.py --tables` from the lines 
 `python benchmarks/robots.py` makes. Settings are each robot's defaults (`rhucrl train ROBOT --help`). A policy is
 judged without noise: *nominal* is the median of three episodes (the reacher: the mean of sixty) without an adversary on
 starts that it did not learn from, *worst case* the lowest mean return that any attack of the budget `quick` found.
-*Output* is the policy chosen by J^(p), *last* that of the last episode. CPU seconds are those of training, on a core
+*Output* is the policy that a run gives back: where an adversary plays, chosen by J^(p); else the last one whose episode
+earned about as much as the best. *Last* is the policy of the last episode. CPU seconds are those of training, on a core
 that shared a noisy machine. Rows are missing where runs have not been made yet.
 """
+
+HOPELESS = """Nobody stands for long against more than about 8.3 N on the pole: to lean against them takes a larger
+angle than the one that ends the episode. How long the best hand-made controllers stand: [attacks.md](attacks.md)."""
 
 
 def typical(returns: list[float]) -> float:
@@ -83,7 +87,7 @@ def write() -> None:
     for (env,), group in grouped(alone, "env").items():
         parts.append(curves(group, f"{env}, no adversary", env))
     for name, title in (
-        ("balance", "The inverted pendulum under forces"),
+        ("balance", f"The inverted pendulum under forces\n\n{HOPELESS}"),
         ("narrow", "The same with start states of the replay only (`--broad 0`)"),
         ("contested", "HalfCheetah and Hopper, 50 episodes"),
     ):

@@ -17,6 +17,7 @@ from typing import Any
 
 import rows
 
+BOTH = ("rh-ucrl", "h-ucrl")
 EVERY, LOOK = 5, 3000  # episodes between two looks at a policy, and the steps of a look
 
 
@@ -25,8 +26,8 @@ def experiments() -> dict[str, list[dict]]:
     cheetah = [{"env": "half-cheetah", "setting": "none", "episodes": 40, "seed": seed} for seed in range(5)]
     balance = [
         {"env": "inverted-pendulum", "strength": strength, "algo": algo, "episodes": episodes, "seed": seed}
-        for strength, episodes in ((3.0, 15), (5.0, 30))
-        for algo in ("rh-ucrl", "h-ucrl")
+        for strength, episodes, algos in ((3.0, 15, BOTH), (5.0, 30, BOTH), (7.0, 30, BOTH[:1]), (10.0, 30, BOTH[:1]))
+        for algo in algos
         for seed in range(3)
     ]
     narrow = [

@@ -11,6 +11,7 @@ from rhucrl.envs.pendulum import Pendulum
 from rhucrl.errors import UsageError
 from rhucrl.evaluation.attack import load_adversary, sweep, sweep_parameter, worst_case
 from rhucrl.evaluation.findings import Folder
+from rhucrl.evaluation.forward import worst_sequence
 from rhucrl.evaluation.rollouts import episode_return
 
 
@@ -94,7 +95,7 @@ def test_state_feedback_is_found():
     assert found.nominal == 20
     assert found.attacks["constant"] == pytest.approx(20)
     assert found.attacks["cross-entropy"] == pytest.approx(20 * 0.2, abs=1)
-    for exact in ("bang-bang", "planning-1"):
+    for exact in ("bang-bang", "planning-1", "forward-15"):
         assert found.attacks[exact] == pytest.approx(20 * 0.2)
     assert found.attacks["sac"] < 10
 
@@ -114,6 +115,7 @@ def test_the_inner_worst_value_of_an_episode_is_found():
 
 def test_nothing_is_earned_after_termination():
     assert worst_case(still, Fragile(0.5)).worst == 1
+    assert float(worst_sequence(Fragile(0.5), still, 2)[0]) == 1
 
 
 def test_sweep_of_the_pendulum():

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rhucrl.envs.pendulum import Pendulum
+from rhucrl.evaluation.forward import worst_sequence
 from rhucrl.evaluation.oracle import (
     adversary_candidates,
     agent_candidates,
@@ -87,6 +88,31 @@ def test_best_response_equals_exhaustive_search_over_two_steps():
     assert worst > -2 * np.pi**2 + 0.04  # the policy's torque counts
     assert bound == pytest.approx(worst, abs=0.02)
     assert float(episode_return(game, energy, adversary, KEY)) == pytest.approx(worst, abs=1e-4)
+
+
+def test_a_search_forward_equals_exhaustive_search():
+    """Over all sequences of extremes, with cells so fine that no two paths share one but those that are the same."""
+    game = Pendulum(0.3, horizon=5)
+    units = jnp.array(list(itertools.product([-1.0, 1.0], repeat=2)))
+
+    def earned(sequence):
+        actions = game.adversary.place(units[sequence])
+        return episode_return(game, energy, lambda obs, time: actions[time.astype(int)], KEY)
+
+    sequences = jnp.array(list(itertools.product(range(4), repeat=5)))
+    worst = float(jax.jit(jax.vmap(earned))(sequences).min())
+    found, sequence, reached = worst_sequence(game, energy, 20)
+    replayed = game.adversary.place(sequence)
+    again = episode_return(game, energy, lambda obs, time: replayed[time.astype(int)], KEY)
+    assert float(again) == pytest.approx(float(found), abs=1e-3)
+    assert float(found) == pytest.approx(worst, abs=0.02)
+    assert int(reached) > 4
+
+
+def test_finer_cells_find_worse_sequences():
+    game = Pendulum(0.2)
+    returns = [float(worst_sequence(game, energy, cells)[0]) for cells in (2, 8, 16)]
+    assert returns[2] < returns[0] - 1 and returns[2] < returns[1] + 1
 
 
 def test_extreme_strength_stays_on_the_axis():

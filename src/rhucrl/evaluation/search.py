@@ -20,6 +20,7 @@ from rhucrl.errors import UsageError
 from rhucrl.evaluation import adversaries, oracle
 from rhucrl.evaluation.adversaries import WIDTH, member, members
 from rhucrl.evaluation.arena import Arena, JaxArena, Score, score
+from rhucrl.evaluation.forward import worst_sequence
 from rhucrl.evaluation.planning import planner
 from rhucrl.evaluation.rollouts import rollout
 from rhucrl.off_policy import practise
@@ -47,6 +48,7 @@ class Effort(NamedTuple):
     sac: int = 0  # episodes of soft actor-critic
     grids: tuple[int, ...] = ()  # of best responses by dynamic programming, where the game allows it
     strays: int = 0  # from each of them
+    cells: tuple[int, ...] = ()  # of searches forward in the true game, where every episode is the same
 
 
 class Search(NamedTuple):
@@ -225,6 +227,15 @@ def best_response(grid: int) -> Attack:
     return attack
 
 
+def forward(cells: int) -> Attack:
+    def attack(search: Search, generator: np.random.Generator) -> list[Any]:
+        arena: Any = search.arena
+        found = np.asarray(worst_sequence(arena.env.game, arena.policy, cells)[1])
+        return search.evolve(found.reshape(1, -1), generator)
+
+    return attack
+
+
 def as_data(game: Any, policy: Any, adversary: Any) -> Any:
     """The actions that it plays, where every episode is the same."""
     if not is_certain(game):
@@ -278,8 +289,11 @@ def battery(search: Search) -> dict[str, Attack]:
         rows |= {"sequence": sequence} if effort.evolution else {}
         rows |= {f"planning-{depth}": planning(depth) for depth in effort.depths if can_plan(search.arena.env)}
         rows |= {"sac": sac} if effort.sac else {}
-        if isinstance(game, Pendulum) and isinstance(search.arena, JaxArena) and not has_memory(search.arena):
+        pure = isinstance(search.arena, JaxArena) and not has_memory(search.arena)
+        if pure and isinstance(game, Pendulum):
             rows |= {f"best-response-{grid}": best_response(grid) for grid in effort.grids}
+        if pure and is_certain(game):
+            rows |= {f"forward-{cells}": forward(cells) for cells in effort.cells}
     learned = hasattr(search.policy, "adversary") and EVERY[search.policy.config.algo].deployed != "none"
     return rows | ({"trained": trained} if learned else {})
 

@@ -52,6 +52,8 @@ def run(script: str, experiments: dict[str, list[Row]], tell: Callable[[Row], st
         name, row = item
         core = idle.get()
         try:
+            if row in [line["options"] for line in read(name)]:
+                return  # another process has made it meanwhile
             command = ["taskset", "-c", str(core), sys.executable, script, "--one", json.dumps(row)]
             answer = subprocess.run(command, capture_output=True, text=True, check=False)
             if answer.returncode:

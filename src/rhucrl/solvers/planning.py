@@ -30,11 +30,9 @@ from rhucrl.solvers.value_iteration import pick
 
 RIVALS = 10  # adversary's plans that each plan of the agent is tried against
 PLANS = 10  # agent's plans that each answer is tried against
-BOLD, WARY, CALM = (
-    2.5,
-    1.0,
-    0.6,
-)  # first standard deviations: of actions; of rivals, gains; of answers, etas
+BOLD = 2.5  # first standard deviation of the agent's actions,
+WARY = 1.0  # of rivals and gains,
+CALM = 0.6  # of answers and etas
 GAIN = 3.0  # the largest, in half-widths of an action per unit of an observation
 SMOOTHNESS = 0.8  # correlation of the noise from step to step
 EMPHASIS = 1.4  # on the noise of the first step, the one that will be played

@@ -48,7 +48,7 @@ def main() -> None:
         keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index), 3)
         explore, common = index < config.random_episodes, protocol.programs(config)
         if not explore:
-            state, _ = protocol.select(common, env.game, state, index, protocol.numbers(config, index), keys[0])
+            state, _ = protocol.select(common, env.game, state, protocol.numbers(config, index), keys[0])
         played = protocol.play(common, env, state, explore, keys[1])
         if waiting:
             rows.append({"transitions": int(state.replay.size)} | {

@@ -29,7 +29,8 @@ of time, the weights of the look-ahead's holds and the rule for the output polic
 not shown. Seeds 2 and 4 were not used to choose anything.
 
 Since these runs were made, the budget `quick` has gained bang-bang feedback and held sequences, and code for robots
-has changed the last bit of some sums in the model's fit. A run of today
+has changed the last bit of some sums in the model's fit; the output of H-UCRL and greedy is chosen by real returns.
+A run of today
 with the same seed therefore takes another course; that it is a run of the same kind was checked on single seeds only.
 """
 

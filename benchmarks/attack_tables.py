@@ -13,7 +13,7 @@ Written by `python benchmarks/attacks.py --tables` from the lines in `benchmarks
 PENDULUM = """## Against the truth
 
 Fixed policies of the pendulum in the adversarial setting. The *truth* is the lowest return that anything found: the
-suite, or searches forward in the true game with finer cells than the suite's, given with 30 and 60 cells per scale. All
+suite, or searches forward in the true game with finer cells than the suite's, given with 60 and 90 cells per scale. All
 of these are returns that the policy really got. The *suite* is the worst case of the budget `standard`, its *gap* how
 far it is above the truth, as a share of it. *Blind* is the same without the attacks that know the game (`best-response`
 and `forward`): what the suite can do on a robot. *SAC* is the paper's attack alone (50 episodes, the worse of its last
@@ -47,7 +47,7 @@ def against_truth(rows: list[dict]) -> str:
         lines.append([
             f"{row['options']['alpha']:g}", row["options"]["policy"], *numbers, finest, *told, f"{attacks['sac']:.0f}",
         ])  # fmt: skip
-    return table("alpha | policy | nominal | truth | forward, 30 and 60 cells | suite, gap | blind, gap | SAC", lines)
+    return table("alpha | policy | nominal | truth | forward, 60 and 90 cells | suite, gap | blind, gap | SAC", lines)
 
 
 def beside(rows: list[dict]) -> str:

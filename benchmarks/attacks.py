@@ -13,7 +13,7 @@ from typing import Any
 
 import rows
 
-FINEST = (30, 60)
+FINEST = (60, 90)
 POLICIES = ("swing", "cautious", "oracle", "lazy")
 
 

@@ -95,7 +95,7 @@ def test_state_feedback_is_found():
     assert found.nominal == 20
     assert found.attacks["constant"] == pytest.approx(20)
     assert found.attacks["cross-entropy"] == pytest.approx(20 * 0.2, abs=1)
-    for exact in ("bang-bang", "planning-1", "forward-15"):
+    for exact in ("bang-bang", "planning-1", "forward-30"):
         assert found.attacks[exact] == pytest.approx(20 * 0.2)
     assert found.attacks["sac"] < 10
 

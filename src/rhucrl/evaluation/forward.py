@@ -19,6 +19,7 @@ from rhucrl.solvers.candidates import lattice
 
 PRIMES = (73856093, 19349663, 83492791, 49979687)
 ROOM = 18  # states that may go on, per square of `cells`
+CHUNK = 256  # states at which the policy is asked at once: a policy that looks ahead needs memory
 TABLE = 1 << 20  # places for cells: two cells in one place are taken for one
 
 
@@ -38,14 +39,24 @@ def worst_sequence(
     Where more cells are reached than there is room for, some of them are given up, by chance: then the return is still
     one that the policy gets, but finer cells are no longer better ones.
     """
-    room = ROOM * cells**2
+    room = -(-ROOM * cells**2 // CHUNK) * CHUNK
     units = lattice(game.adversary.size, 2)
     actions, choices = game.adversary.place(units), units.shape[0]
     first = game.reset(jax.random.key(0))
 
+    def asked(states: Array, count: Array) -> Float[Array, "room q"]:
+        """The policy's actions at the first `count` states."""
+
+        def some(i: Array, found: Array) -> Array:
+            here = jax.lax.dynamic_slice_in_dim(states, i * CHUNK, CHUNK)
+            action = game.agent.clip(policy(game.observe(here)))
+            return jax.lax.dynamic_update_slice_in_dim(found, action, i * CHUNK, 0)
+
+        return jax.lax.fori_loop(0, -(-count // CHUNK), some, jnp.zeros((room, game.agent.size)))
+
     def step(carry: tuple[Array, Array, Array], time: Array):
         states, earned, over = carry
-        mine = game.agent.clip(policy(game.observe(states)))[:, None]
+        mine = asked(states, jnp.isfinite(earned).sum())[:, None]
         mine, theirs = (jnp.broadcast_to(x, (room, choices, x.shape[-1])) for x in (mine, actions))
         executed = game.execute(mine, theirs).action[0]
         before = jnp.broadcast_to(states[:, None], (room, choices, *first.shape))

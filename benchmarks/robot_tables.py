@@ -20,6 +20,7 @@ earned about as much as the best. *Last* is the policy of the last episode. CPU 
 that shared a noisy machine. Rows are missing where runs have not been made yet.
 """
 
+USUAL = {"adversarial": 10.0, "action": 0.3}  # newtons; a share of the action
 HOPELESS = """Nobody stands for long against more than about 8.3 N on the pole: to lean against them takes a larger
 angle than the one that ends the episode. How long the best hand-made controllers stand: [attacks.md](attacks.md)."""
 
@@ -58,7 +59,8 @@ def contested(rows: list[dict]) -> str:
         worst = [[row[policy]["worst"] for row in group] for policy in ("output", "last")]
         seeds = " ".join(f"{x:.0f}" for x in worst[0])
         nominals = interval([nominal(row, "output") for row in group])
-        lines.append([env, setting or "adversarial", str(strength), algo, nominals, *map(interval, worst), seeds])
+        setting = setting or "adversarial"
+        lines.append([env, setting, f"{strength or USUAL[setting]:g}", algo, nominals, *map(interval, worst), seeds])
     head = "robot | setting | strength | algorithm | nominal | worst case (output) | worst case (last)"
     return table(f"{head} | output, each seed", lines)
 

@@ -122,6 +122,16 @@ def values(world: World, critics: list[Perceptron], obs: Float[Array, "*b p"], s
     return scale * jnp.stack([critic(x)[..., 0] for critic in critics])
 
 
+def judged(world: World, critics: list[Perceptron], obs: Float[Array, "t k n p"], scale: Array) -> Array:
+    """The same along rollouts, whose first states are one for all lanes."""
+    steps, lanes, n, p = obs.shape
+    first, later = jnp.split(
+        values(world, critics, jnp.concatenate([obs[0, 0], obs[1:].reshape(-1, p)]), scale), [n], -1
+    )
+    first = jnp.broadcast_to(first[:, None, None], (len(critics), 1, lanes, n))
+    return jnp.concatenate([first, later.reshape(len(critics), steps - 1, lanes, n)], 1)
+
+
 class Worth(NamedTuple):
     """The value of a state, the lesser of two critics', and where it grows, on their mean."""
 
@@ -216,9 +226,11 @@ def rollouts(
 
     def step(here: tuple[Array, Worth], drawn: tuple[Array, ...]):
         (obs, worth), (mine, theirs, omega, member, luck) = here, drawn
-        action, density = agent.sample(obs, jnp.broadcast_to(mine, (lanes, n, q)))
+        sampled = agent.sample(obs, jnp.broadcast_to(mine, (*obs.shape[:-1], q)))
         answer = opponent.sample(obs[:1], theirs)[0] if world.contested and not lasting else first
         adversary = jnp.concatenate([answer, held])
+        obs, action = (jnp.broadcast_to(x, (lanes, n, x.shape[-1])) for x in (obs, sampled[0]))
+        density = jnp.broadcast_to(sampled[1], (lanes, n))
         executed = chosen(game.execute(action, adversary), luck)
         member = jnp.broadcast_to(member, (lanes, n))
         following = world.limits.clip(imagine(obs, executed, adversary, worth, omega, member))
@@ -227,9 +239,15 @@ def rollouts(
         later = worth_of(world, targets, following, scale)
         return (following, later), Rollouts(obs, reward, alive, density, later.value)
 
-    begin = jnp.broadcast_to(starts, (lanes, n, p))
-    here = begin, worth_of(world, targets, begin, scale)
-    return jax.lax.scan(step, here, drawn, unroll=length <= UNROLLED)[1]
+    here = starts[None], worth_of(world, targets, starts[None], scale)  # the first state is one for all lanes
+    if length > UNROLLED:
+        here = jax.tree.map(lambda x: jnp.broadcast_to(x, (lanes, *x.shape[1:])), here)
+        return jax.lax.scan(step, here, drawn)[1]
+    rows = []
+    for t in range(length):
+        here, row = step(here, jax.tree.map(lambda x, t=t: x[t], drawn))
+        rows.append(row)
+    return jax.tree.map(lambda *row: jnp.stack(row), *rows)
 
 
 def returns(reward: Array, alive: Array, later: Array, numbers: Numbers) -> Float[Array, "t k n"]:
@@ -255,7 +273,7 @@ def loss(
     reward = paths.reward - temperature * paths.density
     g = returns(reward, paths.alive, paths.later, numbers)
     reached = frozen(jnp.concatenate([jnp.ones_like(g[:1]), jnp.cumprod(paths.alive[:-1], 0)]))
-    error = (values(world, networks.critics, frozen(paths.obs), scale) - frozen(g)) / scale
+    error = (judged(world, networks.critics, frozen(paths.obs), scale) - frozen(g)) / scale
     if held.shape[0]:  # a low expectile: each imagined state has met one adversary, and its value is that of the worst
         weight = jnp.where(error > 0, 1.0, LENIENCE)
         gain = (g[0].min(0).mean() + g[0, 0].mean()) / 2

@@ -29,9 +29,7 @@ from rhucrl.solvers import look_ahead, pathwise, receding
 from rhucrl.solvers.backup import Numbers, unit
 from rhucrl.timing import timed
 
-TIE = (
-    0.05  # a difference in J^(p) or in returns, in units of the critics, that says nothing: the later policy is output
-)
+TIE = 0.05  # a difference in J^(p) or returns that says nothing, in units of the critics: the later policy is output
 LEDGER = ("norm", "delta", "epsilon", "lipschitz", "oracle")  # options that no program depends on
 SOLVERS: dict[str, Any] = {"look-ahead": look_ahead, "actor-critic": pathwise, "planner": receding}
 

@@ -2,7 +2,7 @@
 
 Of the states that the adversary can reach in as many steps, those in one cell of a fine grid have nearly the same
 future: only the one that has cost the policy most goes on. Every path is one that the policy really takes, so that
-nothing is interpolated, also where a policy jumps; and finer cells come as near to the best response as one likes.
+nothing is interpolated, also where a policy jumps; and the finer the cells, the less is lost by giving up the others.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from rhucrl.envs.game import JaxGame
 from rhucrl.solvers.candidates import lattice
 
 PRIMES = (73856093, 19349663, 83492791, 49979687)
+ACTIONS = 81  # of the adversary, about: extremes are not the worst where a policy jumps, timing is
 ROOM = 18  # states that may go on, per square of `cells`
 CHUNK = 256  # states at which the policy is asked at once: a policy that looks ahead needs memory
 TABLE = 1 << 20  # places for cells: two cells in one place are taken for one
@@ -40,7 +41,7 @@ def worst_sequence(
     one that the policy gets, but finer cells are no longer better ones.
     """
     room = -(-ROOM * cells**2 // CHUNK) * CHUNK
-    units = lattice(game.adversary.size, 2)
+    units = lattice(game.adversary.size, max(2, int(ACTIONS ** (1 / game.adversary.size) + 1e-6)))
     actions, choices = game.adversary.place(units), units.shape[0]
     first = game.reset(jax.random.key(0))
 

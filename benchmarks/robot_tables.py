@@ -18,6 +18,14 @@ starts that it did not learn from, *worst case* the lowest mean return that any 
 *Output* is the policy that a run gives back: where an adversary plays, chosen by J^(p); else the last one whose episode
 earned about as much as the best. *Last* is the policy of the last episode. CPU seconds are those of training, on a core
 that shared a noisy machine. Rows are missing where runs have not been made yet.
+
+Read the tables with this in mind. The rule for the output where nobody plays was chosen while looking at older runs
+of hopper and walker on these seeds, and at 25 episodes of the swimmer on seed 0: a first form of it, which asked
+J^(p) too, gave a swimmer of 23 there and was dropped. Recorded innovations were chosen on the same run of the
+swimmer; its seeds 1 and 2 decided nothing. The swimmer's and the walker's numbers are met by the output, often not by
+the last policy. The rows of half-cheetah and reacher without an adversary are older than the rule: their output was
+chosen by J^(p), and their solver was that of an earlier version. So are some rows of seed 0 of the inverted pendulum
+and of the last table, whose later rows were made by versions that differ in the order of sums.
 """
 
 USUAL = {"adversarial": 10.0, "action": 0.3}  # newtons; a share of the action

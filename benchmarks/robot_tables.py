@@ -25,7 +25,7 @@ J^(p) too, gave a swimmer of 23 there and was dropped. Recorded innovations were
 swimmer; its seeds 1 and 2 decided nothing. The swimmer's and the walker's numbers are met by the output, often not by
 the last policy. The rows of half-cheetah and reacher without an adversary are older than the rule: their output was
 chosen by J^(p), and their solver was that of an earlier version. So are most rows of the inverted
-pendulum at 3 and 5 N and four of seed 0 in the last table; its later rows differ among themselves in the order of sums.
+pendulum at 3 and 5 N and five of seed 0 in the last table; its later rows differ among themselves in the order of sums.
 """
 
 USUAL = {"adversarial": 10.0, "action": 0.3}  # newtons; a share of the action

@@ -17,6 +17,8 @@ response, on a grid of 400 by 400 with nine actions; interpolation makes it wron
 *suite* is the worst case of the budget `standard`, a return that the policy really got, and its *gap* how far it stays
 above the bound. *Blind* is the same without the attacks that know the game (`best-response` and `forward`): what the
 suite can do on a robot. *SAC* is the paper's attack alone (50 episodes, the worse of its last and its best adversary).
+Of these rows `forward-30` was run once more by itself when its search had changed, and the bounds are those of an
+earlier run; attacks do not depend on each other.
 """
 KNOWING = ("best-response", "forward")
 PEERS = """# SAC and PPO beside other libraries

@@ -21,7 +21,8 @@ that shared a noisy machine. Rows are missing where runs have not been made yet.
 
 Read the tables with this in mind. The rule for the output where nobody plays was chosen while looking at older runs
 of hopper and walker on these seeds, and at 25 episodes of the swimmer on seed 0: a first form of it, which asked
-J^(p) too, gave a swimmer of 23 there and was dropped. Recorded innovations were chosen on the same run of the
+J^(p) too, chose a poor swimmer there and was dropped (`attempts.md`). Recorded innovations were chosen on the same
+run of the
 swimmer; its seeds 1 and 2 decided nothing. The swimmer's and the walker's numbers are met by the output, often not by
 the last policy. The rows of half-cheetah and reacher without an adversary are older than the rule: their output was
 chosen by J^(p), and their solver was that of an earlier version. So are most rows of the inverted

@@ -33,9 +33,20 @@ def rounded(x: Any) -> Any:
     return float(f"{x:.6g}") if isinstance(x, float) else x
 
 
+def source() -> str:
+    """Which version of the package makes a row: git's name of its folder, with a + where that is not what is there."""
+
+    def git(*words: str) -> str:
+        answer = subprocess.run(["git", *words], cwd=RESULTS.parent, capture_output=True, text=True, check=False)
+        return answer.stdout.strip()
+
+    return git("rev-parse", "--short=10", "HEAD:src/rhucrl") + ("+" if git("status", "--porcelain", "../src") else "")
+
+
 def run(script: str, experiments: dict[str, list[Row]], tell: Callable[[Row], str], cores: list[int]) -> None:
     """All rows that are not there yet."""
     RESULTS.mkdir(exist_ok=True)
+    version = source()
     todo = [
         (name, row)
         for name, rows in experiments.items()
@@ -59,7 +70,7 @@ def run(script: str, experiments: dict[str, list[Row]], tell: Callable[[Row], st
             if answer.returncode:
                 print(name, row, "failed:", answer.stderr[-2000:], flush=True)
                 return
-            line = answer.stdout.splitlines()[-1]
+            line = json.dumps({"source": version} | json.loads(answer.stdout.splitlines()[-1]))
             with open(RESULTS / f"{name}.jsonl", "a") as file:
                 file.write(line + "\n")
             print(f"{name} {row}: {tell(json.loads(line))}", flush=True)

@@ -38,8 +38,9 @@ def everywhere() -> store.Replay:
 
 
 @functools.cache
-def solved(sign: int = 0, reach: float = 0.0, lanes: int = 3, frozen: bool = False):
-    game, model, replay = GAME, Unsure(GAME, reach), everywhere()
+def solved(sign: int = 0, reach: float = 0.0, lanes: int = 3, frozen: bool = False, strength: float = 1.0, noise=0.0):
+    game, replay = eqx.tree_at(lambda game: game.strength, GAME, jnp.float32(strength)), everywhere()
+    model = Unsure(game, reach, noise)
     problem = actor_critic.begin(game, 32, jax.random.key(0))
     if frozen:  # the response to an agent that is already good
         problem = problem._replace(networks=problem.networks._replace(agent=solved()[1].networks.agent))
@@ -73,6 +74,13 @@ def test_the_value_is_that_of_the_game_and_rather_too_low():
     exact = solution(GAME, DISCOUNT)
     error = (value(solved()) - exact.value)[INNER] / np.ptp(exact.value)
     assert error.min() > -0.25 and error.max() < 0.05
+
+
+def test_noise_is_no_adversary():
+    """Where adversaries can do nothing, to be judged against several of them is to be judged against one."""
+    alone, against = (value(solved(lanes=lanes, strength=0.0, noise=0.3))[INNER].mean() for lanes in (1, 4))
+    quiet = value(solved(lanes=1, strength=0.0))[INNER].mean()
+    assert abs(against - alone) < 0.25 * (quiet - alone)
 
 
 def test_the_agents_worst_case_is_nearly_the_value_of_the_game():

@@ -103,26 +103,35 @@ def test_without_an_opponent_the_output_is_the_last_policy_that_earned_about_the
         assert same(state.output, told.states[best].last)
 
 
-def test_a_policy_that_earns_clearly_less_is_not_output():
-    """Whatever a model says of it; with an opponent, whatever it has earned."""
-    told = run("h-ucrl")
+@pytest.mark.parametrize(
+    ("algo", "bound", "earned", "crowned"),
+    [
+        ("h-ucrl", 9.0, -1.1, False),  # whatever a model says of it
+        ("h-ucrl", -9.0, -0.9, True),
+        ("rh-ucrl", 1.1, -9.0, True),  # with an opponent J^(p) decides
+        ("rh-ucrl", -1.1, 9.0, False),
+        ("rh-ucrl", 0.9, -1.1, False),  # unless it cannot tell
+        ("rh-ucrl", -0.9, -0.9, True),
+    ],
+)
+def test_what_is_output_is_decided_by_pessimism_and_then_by_returns(algo, bound, earned, crowned):
+    told = run(algo)
     state, tie = told.states[1], 0.05 * float(unit(told.game))
-    worse = told.metrics[1]["return"] - 1.1 * tie
-    j = {"J_pessimistic": jnp.float32(1e6), "J_pessimistic_output": jnp.float32(-1e6)}
-    kept = protocol.crown(told.config, told.game, state, 7, j, jnp.float32(worse))
-    assert int(kept.output_episode) == 1
-    robust = protocol.crown(run("rh-ucrl").config, told.game, state, 7, j, jnp.float32(worse))
-    assert int(robust.output_episode) == 7
+    j = {"J_pessimistic": state.output_bound + bound * tie, "J_pessimistic_output": jnp.float32(1e6)}
+    after = protocol.crown(told.config, told.game, state, 7, j, state.output_return + earned * tie)
+    assert int(after.output_episode) == (7 if crowned else 1)
 
 
 @pytest.mark.parametrize("case", sorted({*CASES} - {"h-ucrl", "greedy"}))
 def test_the_output_is_the_policy_of_the_best_pessimistic_bound(case):
-    told = run(case)
-    best, bound = None, -math.inf
+    told, tie = run(case), 0.05 * float(unit(run(case).game))
+    best, bound, earned = None, -math.inf, -math.inf
     for end, state in enumerate(told.states[1:], 1):
         metrics = told.metrics[end]
         bound = min(bound, metrics["J_pessimistic_output"])
-        if metrics["J_pessimistic"] >= bound - 0.05 * float(unit(told.game)):
+        clearly = abs(metrics["J_pessimistic"] - bound) > tie
+        if metrics["J_pessimistic"] > bound if clearly else metrics["return"] >= earned - tie:
+            earned = metrics["return"] if clearly else max(earned, metrics["return"])
             best, bound = end, metrics["J_pessimistic"]
         assert int(state.output_episode) == metrics["output_episode"] == best
         assert metrics["output_bound"] == pytest.approx(bound, abs=1e-3)

@@ -45,7 +45,9 @@ class State(NamedTuple):
     last: Any
     output: Any
     output_bound: Float[Array, ""]
-    """What a later policy is held against."""
+    """The lowest J^(p) that any episode gave the output policy."""
+    output_return: Float[Array, ""]
+    """The best real return of the policies that J^(p) could not tell from it."""
     output_episode: Array
 
 
@@ -93,7 +95,8 @@ def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> 
         optimiser = ensemble.optimiser(jnp.float32(0)).init(eqx.filter(model.heads, eqx.is_array))
     replay = store.empty(capacity, (p, q, qbar), config.heads)
     pair = solver.players(config, game, model, learner, numbers(config, 0))
-    return State(model, optimiser, learner, replay, pair, pair, jnp.float32(-jnp.inf), jnp.int32(-1))
+    lowest = jnp.float32(-jnp.inf)
+    return State(model, optimiser, learner, replay, pair, pair, lowest, lowest, jnp.int32(-1))
 
 
 def deployed(config: TrainConfig, pair: Any, game: Game) -> Any:
@@ -124,17 +127,20 @@ def crown(config: TrainConfig, game: Game, state: State, index: int, j: dict, ea
 
     The output policy's bound is the lowest J^(p) that any episode's model and adversaries gave it: an estimate of one
     episode is too high where its adversaries were weak, and a maximum over episodes would look for such episodes.
-    Where nobody plays against the agent, the real return is what J estimates, and the bound is the best of them.
-    (Against adversaries it would speak for the policy that has met the weakest.)
+    Of policies that J^(p) cannot tell apart, real returns decide: no worst case is better than what was earned. (Alone
+    they would speak for the policy that has met the weakest adversary.) Where nobody plays against the agent, they are
+    what J estimates, and decide alone.
     """
+    tie = TIE * unit(game)
+    bound = jnp.minimum(state.output_bound, j["J_pessimistic_output"])
+    better, best = j["J_pessimistic"] - bound, earned
     alone = config.setting == "none" or ALGORITHMS[config.algo].deployed == "none"
-    mine, bound = earned, state.output_bound
-    if not alone:
-        mine, bound = j["J_pessimistic"], jnp.minimum(bound, j["J_pessimistic_output"])
-    if mine < bound - TIE * unit(game):
+    if alone or jnp.abs(better) <= tie:
+        better, best = earned - state.output_return, jnp.maximum(earned, state.output_return)
+    if better < -tie:
         return state._replace(output_bound=bound)
-    bound = jnp.maximum(bound, mine) if alone else mine
-    return state._replace(output=state.last, output_bound=bound, output_episode=jnp.int32(index))
+    crowned = {"output": state.last, "output_bound": j["J_pessimistic"], "output_return": best}
+    return state._replace(**crowned, output_episode=jnp.int32(index))
 
 
 def play(config: TrainConfig, env: ZeroSumEnv, state: State, explore: bool, key: PRNGKeyArray) -> Episode:
@@ -188,7 +194,7 @@ def episode(config: TrainConfig, env: ZeroSumEnv, state: State, index: int) -> t
     played = timed("collecting", play, config, env, state, explore, keys[1])
     if not explore:
         state = crown(config, env.game, state, index, metrics, played.earned)
-        metrics |= {"output_bound": state.output_bound}
+        metrics |= {"output_bound": state.output_bound, "output_return": state.output_return}
     metrics |= {"return": played.earned, "steps": played.count}
     state, learned = timed("fitting", learn, config, state, played, n.beta, keys[2])
     if isinstance(state.model, GaussianProcess):

@@ -30,7 +30,7 @@ from rhucrl.solvers.value_iteration import pick, towards
 
 UNROLLED = 4  # steps at most of a rollout that is compiled without a loop: that runs faster, and compiles slower
 SOFTNESS = 0.04  # of an end, for gradients, in units of a game's margin; a softer one pays for staying far from it
-LENIENCE = 0.3  # weight of an adversary's return above a critic's value, one below it weighs 1
+LENIENCE = 0.3  # weight of the returns against the kinder adversaries of a start state; the harsher ones weigh 1
 STEEPEST = 1.0  # norm of a player's gradient: rollouts of an unstable system multiply it by thousands
 PERTURBATION = 1.2  # largest standard deviation of perturbed start states, in units of what has been seen
 CHUNK = 1000  # transitions whose innovations are computed at once
@@ -270,19 +270,22 @@ def loss(
     frozen = jax.lax.stop_gradient
     paths = rollouts(world, networks, targets, starts, held, missed, scale, numbers, length, key)
     temperature = jnp.exp(frozen(networks.log_temperature))
-    reward = paths.reward - temperature * paths.density
+    wanted = numbers.entropy * world.game.agent.size  # entropy is worth what exceeds it: to live must not cost or pay
+    reward = paths.reward - temperature * (paths.density + wanted)
     g = returns(reward, paths.alive, paths.later, numbers)
     reached = frozen(jnp.concatenate([jnp.ones_like(g[:1]), jnp.cumprod(paths.alive[:-1], 0)]))
     error = (judged(world, networks.critics, frozen(paths.obs), scale) - frozen(g)) / scale
-    if held.shape[0]:  # a low expectile: each imagined state has met one adversary, and its value is that of the worst
-        weight = jnp.where(error > 0, 1.0, LENIENCE)
+    if held.shape[0]:
+        # A value is that of the worst adversary, and each imagined state has met one: those that disappoint more than
+        # the start state's others weigh more. Bad luck is shared by all of them, and is nobody's doing.
+        weight = jnp.where(error > error.mean(-2, keepdims=True), 1.0, LENIENCE)
         gain = (g[0].min(0).mean() + g[0, 0].mean()) / 2
     else:
         weight = jnp.ones_like(error)
         gain = (reached * g).sum() / reached.sum()
     critic_loss = (reached * weight * jnp.square(error)).sum() / reached.sum()
     entropy = -paths.density.mean()
-    calm = networks.log_temperature * frozen(entropy - numbers.entropy * world.game.agent.size)
+    calm = networks.log_temperature * frozen(entropy - wanted)
     told = {"critic_loss": critic_loss, "gain": gain, "entropy": entropy, "temperature_entropy": temperature}
     return critic_loss - gain / scale + calm, told
 

@@ -5,14 +5,16 @@
     python benchmarks/planner.py --tables        # docs/planner.md and its figure
 
 plans: 500 steps with the known dynamics. The agent reckons with the adversary (robust) or with none (nominal); the
-adversary is the second phase of a planner that knows the true strength and the agent's best plans.
+adversary is the second phase of a planner that knows the true strength and the agent's best plans. In the adversarial
+setting also against `drain`, who takes energy away. With a critic, plans of three steps end with the value that the
+default solver has learned for the same game, the nominal planner's for the game without an adversary.
 masses: one mass for the episode; an agent that hedges over [.5, 3] beside agents that are sure of one mass.
 learned: RH-UCRL that plans in the model that it learns.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import json
 import tempfile
 import time
@@ -27,11 +29,11 @@ from jaxtyping import Array
 
 import rhucrl
 from rhucrl.compilation import enable_cache
+from rhucrl.envs.face import ZeroSumEnv
 from rhucrl.envs.game import Box, JaxGame
 from rhucrl.envs.pendulum import Pendulum
 from rhucrl.evaluation.oracle import solve
 from rhucrl.evaluation.rollouts import Constant, rollout
-from rhucrl.models.known import KnownModel
 from rhucrl.solvers.planning import Answering, Planning, rebut
 from rhucrl.training import env_of
 
@@ -40,11 +42,17 @@ LIGHT, HEAVY = 0.5, 3.0
 MASSES = [0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0]
 SURE = [0.5, 1.0, 2.0, 3.0]
 SEEDS = range(3)
+EPISODES = 30  # that a critic is learned in
 
 
 def experiments() -> dict[str, list[dict]]:
     return {
-        "plans": [{"setting": s, "seed": seed, "horizon": 500} for seed in SEEDS for s in ("adversarial", "action")],
+        "plans": [
+            {"setting": setting, "seed": seed, "horizon": 500, "critic": critic}
+            for seed in SEEDS
+            for critic in (False, True)
+            for setting in ("adversarial", "action")
+        ],
         "masses": [{"horizon": 200, "seed": seed} for seed in SEEDS],
         "learned": [{"strength": 0.1, "seed": seed, "episodes": 10} for seed in SEEDS],
     }
@@ -61,21 +69,27 @@ class Weighed(Pendulum):
         return Box(jnp.full(1, low), jnp.full(1, high))
 
 
-def planning(game: JaxGame, seed: int, opponent: bool = True) -> Planning:
-    numbers = jnp.float32(1), jnp.float32(0.99), jnp.int32(seed)
-    return Planning(game, KnownModel(game), *numbers, agent_eta=0, response_eta=0, opponent=opponent)
+def planning(game: JaxGame, seed: int, value: Any = None, opponent: bool = True) -> Planning:
+    algo = "rh-ucrl" if opponent else "h-ucrl"
+    return rhucrl.Planner(ZeroSumEnv(game), algo=algo, value=value, seed=seed).policy
 
 
-@jax.jit
-def duel(game: JaxGame, mine: Planning, theirs: Planning) -> Array:
-    """The return of an agent that plans against the answers to its plans."""
+def drain(game: JaxGame, obs: Array, action: Array) -> Array:
+    """Gravity that is large on the way up and small on the way down, and mass that makes every push weak."""
+    rising, pushing = obs[1] * obs[2] < 0, action[0] * obs[2] > 0
+    return jnp.where(jnp.stack([rising, pushing]), game.adversary.high, game.adversary.low)
+
+
+@functools.partial(jax.jit, static_argnames="rebuts")
+def duel(game: JaxGame, mine: Planning, theirs: Planning, rebuts: bool = True) -> Array:
+    """The return of an agent that plans, against the answers to its plans (else: against `drain`)."""
 
     def step(carry: Any, _: None) -> Any:
         state, memory, other = carry
         obs = game.observe(state)
         memory, action = mine.act(memory, obs)
-        other = rebut(theirs, other, memory.plans, obs)
-        worst = Answering(theirs).read(other)
+        other = rebut(theirs, other, memory.plans, obs) if rebuts else other
+        worst = Answering(theirs).read(other) if rebuts else drain(game, obs, action)
         executed = game.execute(action, worst).action[0]
         following = game.step(state, executed, worst)
         return (following, memory, other), game.reward(obs, executed, worst, game.observe(following))
@@ -84,14 +98,25 @@ def duel(game: JaxGame, mine: Planning, theirs: Planning) -> Array:
     return jax.lax.scan(step, start, length=game.horizon)[1].sum()
 
 
-def plans(setting: str, seed: int, horizon: int) -> dict:
-    told: dict[str, list[float]] = {"robust": [], "nominal": [], "oracle": []}
+def critic_of(setting: str, strength: float | None, seed: int) -> Any:
+    """What the default solver says of a state, after it has learned in the known dynamics."""
+    with tempfile.TemporaryDirectory() as folder:
+        env = rhucrl.make("pendulum", setting, strength)
+        return rhucrl.RHUCRL(env, seed=seed, model="known").learn(EPISODES, run_dir=f"{folder}/run").value
+
+
+def plans(setting: str, seed: int, horizon: int, critic: bool) -> dict:
+    told: dict[str, list[float]] = {"robust": [], "nominal": [], "oracle": [], "drained": [], "nominal_drained": []}
+    calm = critic_of("none", None, seed) if critic else None
     for strength in STRENGTHS:
         game: Any = rhucrl.make("pendulum", setting, strength, horizon=horizon).game
-        robust = planning(game, seed)
-        nominal = dataclasses.replace(robust, game=game.nominal(), model=KnownModel(game.nominal()), opponent=False)
-        told["robust"].append(float(duel(game, robust, robust)))
-        told["nominal"].append(float(duel(game, nominal, robust)))
+        robust = planning(game, seed, critic_of(setting, strength, seed) if critic else None)
+        nominal = planning(game.nominal(), seed, calm, opponent=False)
+        for name, its in (("robust", robust), ("nominal", nominal)):
+            told[name].append(float(duel(game, its, robust)))
+        if setting == "adversarial":
+            for name, its in (("drained", robust), ("nominal_drained", nominal)):
+                told[name].append(float(duel(game, its, robust, rebuts=False)))
         told["oracle"].append(solve(game).value)
     return told
 

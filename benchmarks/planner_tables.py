@@ -14,14 +14,39 @@ from tables import interval, table
 DOCS = Path(__file__).parent.parent / "docs"
 
 
+KINDS = (("robust", False), ("nominal", False), ("robust", True), ("nominal", True))
+NAMES = "robust planner | nominal planner | robust, with a critic | nominal, with a critic"
+DRAINED = {"robust": "drained", "nominal": "nominal_drained"}
+
+
+def of(setting: str, critic: bool = False) -> list[dict]:
+    return [row for row in read("plans") if row["options"]["setting"] == setting and row["options"]["critic"] == critic]
+
+
+def columns(setting: str, i: int, part: dict[str, str]) -> list[str]:
+    """What each kind of planner got at the i-th strength."""
+    gains = [[row[part.get(name, name)][i] for row in of(setting, critic)] for name, critic in KINDS]
+    return [interval(gain) if gain else "" for gain in gains]
+
+
+def optimum(setting: str) -> list[float]:
+    rows = of(setting) or of(setting, True)
+    return rows[0]["oracle"] if rows else []
+
+
 def plans() -> str:
-    lines = []
-    for setting in ("adversarial", "action"):
-        rows = [row for row in read("plans") if row["options"]["setting"] == setting]
-        for i, strength in enumerate(STRENGTHS if rows else ()):
-            robust, nominal = ([row[name][i] for row in rows] for name in ("robust", "nominal"))
-            lines.append([setting, f"{strength:g}", f"{rows[0]['oracle'][i]:.0f}", interval(robust), interval(nominal)])
-    return table("setting | α | optimum | robust planner | nominal planner", lines)
+    lines = [
+        [setting, f"{STRENGTHS[i]:g}", f"{best:.0f}", *columns(setting, i, {})]
+        for setting in ("adversarial", "action")
+        for i, best in enumerate(optimum(setting))
+    ]
+    return table(f"setting | α | optimum | {NAMES}", lines)
+
+
+def drained() -> str:
+    best = optimum("adversarial")
+    lines = [[f"{a:g}", f"{x:.0f}", *columns("adversarial", i, DRAINED)] for i, (a, x) in enumerate(zip(STRENGTHS, best, strict=False))]  # fmt: skip  # noqa: E501
+    return table(f"α | optimum | {NAMES}", lines)
 
 
 def masses() -> str:
@@ -67,12 +92,14 @@ def figure() -> None:
     canvas = Figure((10, 3.2), layout="constrained")
     axes = canvas.subplots(1, 3)
     for ax, setting in zip(axes, ("adversarial", "action"), strict=False):
-        rows = [row for row in read("plans") if row["options"]["setting"] == setting]
-        for name, colour in (("robust", "C0"), ("nominal", "C1")):
-            gains = np.array([row[name] for row in rows])
-            ax.plot(STRENGTHS, gains.mean(0), color=colour, label=f"{name} planner")
-            ax.plot(STRENGTHS, gains.T, ".", color=colour, alpha=0.4)
-        ax.plot(STRENGTHS, rows[0]["oracle"], "k--", label="optimum")
+        for name, critic in KINDS:
+            gains = np.array([row[name] for row in of(setting, critic)])
+            if gains.size:
+                colour, style = "C0" if name == "robust" else "C1", "-" if critic else ":"
+                label = f"{name}, with a critic" if critic else name
+                ax.plot(STRENGTHS, gains.mean(0), style, color=colour, label=label)
+                ax.plot(STRENGTHS, gains.T, ".", color=colour, alpha=0.4)
+        ax.plot(STRENGTHS, optimum(setting), "k--", label="optimum")
         ax.set(title=setting, xlabel="strength α", ylabel="return over 500 steps")
     axes[0].legend()
     rows = read("masses")
@@ -87,7 +114,8 @@ def figure() -> None:
 def write() -> None:
     path = DOCS / "planner.md"
     text = path.read_text()
-    tables = {"plans": plans(), "masses": masses(), "learned": learned(), "cost": cost(), "budgets": budgets()}
+    makers = (plans, drained, masses, learned, cost, budgets)
+    tables = {make.__name__: make() for make in makers}
     for name, made in tables.items():
         text = re.sub(f"(<!-- {name} -->\n).*?(<!-- end -->)", rf"\g<1>{made}\n\2", text, flags=re.S)
     path.write_text(text)

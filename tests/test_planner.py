@@ -118,6 +118,23 @@ def test_a_value_at_the_end_of_a_plan():
     assert (actions(short, [1.0])[0], actions(right, [1.0])[0]) == pytest.approx((-1, 1), abs=0.1)
 
 
+def test_with_the_games_value_at_its_end_a_short_plan_is_nearly_the_best_feedback():
+    """Its worst case is that of the game, and that of long plans, whose players cannot react, is not."""
+    game = Probe(certain=True, goal=0.4)
+    best = solution(game, DISCOUNT).value
+    long, short = planning(game), planning(game, size=Size(3, 200, 0.2, 6))
+    short = dataclasses.replace(short, value=Table(jnp.float32(best)))
+    lost = [(best - solution(game, DISCOUNT, actions(p, GRID)[:, None]).value).mean() for p in (short, long)]
+    assert lost[0] < lost[1] / 2
+
+
+def test_a_planner_with_a_value_plans_less_far():
+    env = rhucrl.make("pendulum", "adversarial", 0.2)
+    plain, valued = (rhucrl.Planner(env, value=value).policy for value in (None, lambda obs: obs[..., 0]))
+    assert (plain.size.horizon, valued.size.horizon) == (60, 3)
+    assert float(plain.discount) < float(valued.discount)
+
+
 def test_of_an_episodes_value_every_one_counts():
     """The agent does not know which value was chosen; the answer is chosen once."""
     game = Probe(certain=True, scope="episode")

@@ -23,6 +23,7 @@ from rhucrl.solvers import planning
 from rhucrl.solvers.planning import Planning, Size, Thought
 from rhucrl.solvers.policies import fresh, predict
 
+VALUED = 3  # steps of a plan with a value at its end: what follows a step is a value's business, which can react
 LEARNED = Size(TrainConfig.plan_steps, TrainConfig.plan_samples)
 FEWEST = 10 * planning.RIVALS  # samples: ten plans of the agent
 WARMING = 5  # steps until everything is compiled and timed
@@ -34,15 +35,16 @@ class Planner:
 
     `model` is a learned one (an agent's `model`, or the agent), or None: then the game's own dynamics, where it gives
     them. `algo` names the row of the algorithm table that it plans as: "h-ucrl" plans without an adversary. `value` is
-    a batched function of observations that is added at the end of a plan, such as an agent's `value`. With `budget_ms`
-    a step searches as long as that allows, instead of `rounds` rounds: results then depend on the machine's speed. In a
-    learned model, where a step costs more, plans are shorter and fewer by default.
+    a batched function of observations that is added at the end of a plan, such as an agent's `value`; plans are then
+    of three steps by default. With `budget_ms` a step searches as long as that allows, instead of `rounds` rounds:
+    results then depend on the machine's speed. In a learned model, where a step costs more, plans are shorter and
+    fewer by default. `discount` is by default .99, with a value that of the pendulum's critics.
     """
 
     def __init__(
         self, env: Any, model: Model | Any | None = None, algo: str = "rh-ucrl", *, value: Any = None,
         horizon: int | None = None, samples: int | None = None, elite: float | None = None, rounds: int | None = None,
-        budget_ms: float | None = None, discount: float = 0.99, beta: float = PLANNER["beta"], seed: int = 0,
+        budget_ms: float | None = None, discount: float | None = None, beta: float = PLANNER["beta"], seed: int = 0,
     ):  # fmt: skip
         if algo not in ALGORITHMS:
             raise unknown("algorithm that plans", algo, ALGORITHMS)
@@ -52,9 +54,12 @@ class Planner:
         world: Any = getattr(model, "model", model) or KnownModel(self.game)
         row, known = ALGORITHMS[algo], isinstance(world, KnownModel)
         signs = (0, 0) if known else (row.agent_eta, row.response_eta)
+        if discount is None:
+            discount = TrainConfig.plan_discount if value is None else TrainConfig.discount
         numbers = jnp.float32(beta), jnp.float32(discount), jnp.int32(seed)
         given = {"horizon": horizon, "samples": samples, "elite": elite, "rounds": rounds}
         usual = Size() if known else LEARNED
+        usual = usual if value is None else usual._replace(horizon=VALUED)
         size = demanded(self.game, known, usual._replace(**{k: v for k, v in given.items() if v is not None}))
         self.policy = Planning(self.game, world, *numbers, limits, value, size, *signs, row.opponent)
         self._start(budget_ms)

@@ -23,11 +23,12 @@ alone. The pendulum's includes its share of the rollouts that are made once per 
 the compiled program's own account, the peak that of a product of 1024 x 1024 matrices in the same run. What an update
 took before is in `attempts.md`.
 """
-LONG = """## A long run
+LONG = """## Long runs
 
-`rhucrl train half-cheetah --episodes 200`: RH-UCRL against forces of 10 N, everything included. *Late by early* is the
-CPU time of an episode near the end by that of one near the twentieth. Other work ran on the machine's other core, and
-now and then on this one; checkpoints still held the empty part of the replay.
+`python benchmarks/long.py` and the options of a row: `rhucrl train` with them, everything included. The half-cheetah's
+is RH-UCRL against forces of 10 N. *Late by early* is the CPU time of an episode near the end by that of one near the
+twentieth. Other work ran on the machine's other core, and now and then on this one; in the first row checkpoints still
+held the empty part of the replay.
 """
 FIT = """## The cap on a fit
 
@@ -76,13 +77,16 @@ def pieces(result: dict) -> str:
     return "\n".join(parts)
 
 
+PARTS = ("solving", "evaluating", "collecting", "fitting", "checkpointing", "compiling", "other")
+
+
 def long(rows: list[dict]) -> str:
     lines = [
         [" ".join(row["options"]), f"{row['cpu_seconds'] / 60:.1f}", f"{row['peak_mb']:.0f}",
-         f"{row['late_by_early']:.2f}", *shares(row["profile"])]
+         f"{row['late_by_early']:.2f}", *shares({name: row["profile"].get(name, 0.0) for name in PARTS})]
         for row in rows
     ]  # fmt: skip
-    names = " | ".join(rows[0]["profile"])
+    names = " | ".join(PARTS)
     return table(f"options | CPU minutes | peak MB | late by early | {names}", lines)
 
 

@@ -35,7 +35,7 @@ ROUNDS = 5
 UPDATES = 50  # of a timed solution
 SIDE = 1024  # of the matrices whose product is the machine's peak
 LONG = 200  # episodes of the run whose checkpoint is timed
-PEERS = ("stable-baselines3", "sbx-rl", "gymnasium[mujoco]")
+PEERS = ("torch==2.13.0", "stable-baselines3==2.9.2", "sbx-rl==0.28.0", "gymnasium[mujoco]==1.4.0", "mujoco<4")
 LIBRARIES = ("rhucrl", "sbx", "sb3")
 
 

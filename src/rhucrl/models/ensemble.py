@@ -24,9 +24,17 @@ SAME = 1e-6  # heads that agree are so far apart, in units of a change: at 0 a s
 FLOOR, CEILING = 1e-3, 1.0  # of the aleatoric standard deviation, in units of the change's own
 
 
+@jax.custom_jvp
 def smooth_gate(x: Array) -> Array:
     """SiLU with its sigmoid drawn as a ramp: once differentiable, and free of exponentials."""
     return x * jnp.clip(x / 6 + 0.5, 0.0, 1.0)
+
+
+@smooth_gate.defjvp
+def _(at: tuple[Array], towards: tuple[Array]) -> tuple[Array, Array]:
+    """One kernel forward and one backward, where the derivative of every part would take several."""
+    (x,), (dx,) = at, towards
+    return smooth_gate(x), jnp.where(jnp.abs(x) < 3, x / 3 + 0.5, (x > 0).astype(x.dtype)) * dx
 
 
 class Heads(eqx.Module):

@@ -31,10 +31,23 @@ class Layer(eqx.Module):
         return x @ self.weight + self.bias
 
 
+@jax.custom_jvp
 def centred(x: Float[Array, "n m"]) -> Float[Array, "n m"]:
     """Rows of mean 0 and variance 1."""
+    return standardised(x)[0]
+
+
+@centred.defjvp
+def _(at: tuple[Array], towards: tuple[Array]) -> tuple[Array, Array]:
+    (y, rate), (dx,) = standardised(*at), towards
+    return y, rate * (dx - dx.mean(-1, keepdims=True) - y * (y * dx).mean(-1, keepdims=True))
+
+
+def standardised(x: Float[Array, "n m"]) -> tuple[Float[Array, "n m"], Float[Array, "n 1"]]:
+    """Such rows, and by how much they were stretched."""
     x = x - x.mean(-1, keepdims=True)
-    return x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-5)
+    rate = jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-5)
+    return x * rate, rate
 
 
 class Perceptron(eqx.Module):

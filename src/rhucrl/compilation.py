@@ -27,6 +27,7 @@ def compiled(*static: str, often: bool = True) -> Callable[[F], F]:
     options = {
         "xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": often,
         "xla_cpu_experimental_ynn_fusion_type": "",  # its products of small matrices take a third longer
+        "xla_disable_hlo_passes": "tree_reduction_rewriter",  # two kernels to compile for every sum, no faster than one
     }  # fmt: skip
     return cast(Callable[[F], F], functools.partial(jax.jit, static_argnames=static, compiler_options=options))
 

@@ -27,10 +27,10 @@ Written by `python benchmarks/peers.py --tables` from the lines in `benchmarks/r
 `python benchmarks/peers.py` makes. All have the same numbers: SAC two layers of 256, batches of 256, one update a step
 (ours makes eight updates at once every eight steps); PPO the paper's, at most 80 steps over a full batch of 800 rows,
 ended by the divergence from the old policy. Ours keeps episodes whole: where one is longer, so is a batch; and the
-divergence ends the policy's steps alone, where Stable-Baselines3 ends the critic's with them. That full batches with such
-a stop are not what Stable-Baselines3 would choose should be kept in mind: its PPO is better on Pendulum-v1 with its own
-numbers. Policies are judged without noise on ten fresh starts after training, intervals are over seeds, CPU seconds
-include compilation.
+divergence ends the policy's steps alone, where Stable-Baselines3 ends the critic's with them. Its own defaults are
+others, small batches without such a stop: the rows compare implementations, not what each library would choose.
+Policies are judged without noise on ten fresh starts after training, intervals are over seeds, CPU seconds include
+compilation.
 """
 
 

@@ -20,12 +20,13 @@ DRAINED = {"robust": "drained", "nominal": "nominal_drained"}
 
 
 def of(setting: str, critic: bool = False) -> list[dict]:
-    return [row for row in read("plans") if row["options"]["setting"] == setting and row["options"]["critic"] == critic]
+    kind = {"setting": setting, "critic": critic}
+    return [row for row in read("plans") if kind.items() <= ({"critic": False} | row["options"]).items()]
 
 
 def columns(setting: str, i: int, part: dict[str, str]) -> list[str]:
     """What each kind of planner got at the i-th strength."""
-    gains = [[row[part.get(name, name)][i] for row in of(setting, critic)] for name, critic in KINDS]
+    gains = [[row[part.get(name, name)][i] for row in of(setting, critic) if part.get(name, name) in row] for name, critic in KINDS]  # fmt: skip  # noqa: E501
     return [interval(gain) if gain else "" for gain in gains]
 
 

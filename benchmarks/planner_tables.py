@@ -26,7 +26,8 @@ def of(setting: str, critic: bool = False) -> list[dict]:
 
 def columns(setting: str, i: int, part: dict[str, str]) -> list[str]:
     """What each kind of planner got at the i-th strength."""
-    gains = [[row[part.get(name, name)][i] for row in of(setting, critic) if part.get(name, name) in row] for name, critic in KINDS]  # fmt: skip  # noqa: E501
+    kinds = [(part.get(name, name), of(setting, critic)) for name, critic in KINDS]
+    gains = [[row[name][i] for row in rows if name in row] for name, rows in kinds]
     return [interval(gain) if gain else "" for gain in gains]
 
 
@@ -45,8 +46,10 @@ def plans() -> str:
 
 
 def drained() -> str:
-    best = optimum("adversarial")
-    lines = [[f"{a:g}", f"{x:.0f}", *columns("adversarial", i, DRAINED)] for i, (a, x) in enumerate(zip(STRENGTHS, best, strict=False))]  # fmt: skip  # noqa: E501
+    lines = [
+        [f"{STRENGTHS[i]:g}", f"{best:.0f}", *columns("adversarial", i, DRAINED)]
+        for i, best in enumerate(optimum("adversarial"))
+    ]
     return table(f"α | optimum | {NAMES}", lines)
 
 

@@ -1,0 +1,57 @@
+"""A plain installation, without any extra, is enough for everything that asks for no extra."""
+
+from __future__ import annotations
+
+import importlib.metadata as metadata
+import re
+import subprocess
+import sys
+import textwrap
+
+EXTRAS = {"imageio_ffmpeg", "onnx", "onnxruntime", "pettingzoo", "tinygp"}
+
+
+def required(package: str, extras: frozenset[str] = frozenset()) -> set[tuple[str, frozenset[str]]]:
+    """The packages that one asks for, with the extras that it asks of them."""
+    found = set()
+    for line in metadata.requires(package) or []:
+        name, asked, marker = re.fullmatch(r"([\w.-]+)(?:\[([\w,-]+)\])?[^;]*(?:;(.*))?", line).groups()
+        of = re.findall(r"extra == ['\"]([\w-]+)", marker or "")
+        if not of or extras & set(of):
+            found.add((name.lower(), frozenset((asked or "").split(",")) - {""}))
+    return found
+
+
+def plain_installation() -> set[str]:
+    todo, seen = [("rhucrl", frozenset())], set()
+    while todo:
+        package = todo.pop()
+        if package not in seen:
+            seen.add(package)
+            try:
+                todo += required(*package)
+            except metadata.PackageNotFoundError:  # for another system or another version of Python
+                continue
+    return {name.replace("_", "-") for name, _ in seen}
+
+
+def test_robots_need_no_extra():
+    ours = plain_installation()
+    absent = sorted(
+        module
+        for module, packages in metadata.packages_distributions().items()
+        if not any(package.lower().replace("_", "-") in ours for package in packages)
+    )
+    assert set(absent) >= EXTRAS  # else this test would hide nothing
+    code = f"""
+        import sys
+        sys.modules.update(dict.fromkeys({absent!r}))
+        import rhucrl
+        env = rhucrl.make("half-cheetah", "adversarial")
+        env.reset(seed=0)
+        env.step({{"agent": env.action_space["agent"].sample(), "adversary": env.action_space["adversary"].sample()}})
+        import rhucrl.agent, rhucrl.cli_attack, rhucrl.cli_envs, rhucrl.cli_theory, rhucrl.training
+        import rhucrl.experiments.report, rhucrl.experiments.video, rhucrl.evaluation.foreign
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

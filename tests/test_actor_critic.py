@@ -182,7 +182,6 @@ def test_an_adversary_of_an_episode_answers_once(monkeypatch, scope, held):
     answers = []
     execute = HostGame.execute
     monkeypatch.setattr(HostGame, "execute", lambda game, a, b: (answers.append(b[0]), execute(game, a, b))[1])
-    monkeypatch.setattr(actor_critic, "UNROLLED", 2)
     with jax.disable_jit():
         imagined(setting="parameter", scope=scope)
     first, second = answers

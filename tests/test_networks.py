@@ -9,7 +9,7 @@ import pytest
 from jax.test_util import check_grads
 
 from rhucrl.models.ensemble import smooth_gate
-from rhucrl.solvers.networks import centred
+from rhucrl.solvers.networks import Perceptron, Twins, centred, twice
 
 
 @pytest.mark.parametrize("function", [smooth_gate, centred])
@@ -28,3 +28,10 @@ def test_centred_rows_have_no_mean_and_a_variance_of_one():
     rows = centred(3 + 5 * jax.random.normal(jax.random.key(0), (4, 200)))
     np.testing.assert_allclose(rows.mean(-1), 0, atol=1e-5)
     np.testing.assert_allclose(rows.var(-1), 1, atol=1e-4)
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_twins_are_two_networks_side_by_side(normalised):
+    keys, x = jax.random.split(jax.random.key(0)), jax.random.normal(jax.random.key(1), (3, 4, 5))
+    alone = jnp.stack([Perceptron((5, 8, 8, 2), key, normalised)(x) for key in keys])
+    np.testing.assert_allclose(Twins((5, 8, 8, 2), keys, normalised)(twice(x)), alone, rtol=1e-4, atol=1e-6)

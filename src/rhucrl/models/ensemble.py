@@ -38,10 +38,10 @@ def _(at: tuple[Array], towards: tuple[Array]) -> tuple[Array, Array]:
 
 
 class Heads(eqx.Module):
-    """The weights of all heads: one wide first layer, then one matrix per head."""
+    """The weights of all heads, one matrix per head and layer."""
 
-    first: Float[Array, "d hw"]
-    first_bias: Float[Array, " hw"]
+    first: Float[Array, "h d w"]
+    first_bias: Float[Array, "h w"]
     hidden: Float[Array, "h w w"]
     hidden_bias: Float[Array, "h w"]
     last: Float[Array, "h w o"]
@@ -49,8 +49,8 @@ class Heads(eqx.Module):
 
     def __init__(self, inputs: int, outputs: int, heads: int, width: int, key: PRNGKeyArray):
         keys = jax.random.split(key, 3)
-        self.first = jax.random.normal(keys[0], (inputs, heads * width)) * jnp.sqrt(2 / inputs)
-        self.first_bias = jnp.zeros(heads * width)
+        self.first = jax.random.normal(keys[0], (heads, inputs, width)) * jnp.sqrt(2 / inputs)
+        self.first_bias = jnp.zeros((heads, width))
         self.hidden = jax.random.normal(keys[1], (heads, width, width)) * jnp.sqrt(2 / width)
         self.hidden_bias = jnp.zeros((heads, width))
         self.last = jax.random.normal(keys[2], (heads, width, 2 * outputs)) * jnp.sqrt(0.5 / width)
@@ -58,13 +58,10 @@ class Heads(eqx.Module):
 
     def __call__(self, x: Float[Array, "b d"]) -> tuple[Float[Array, "h b p"], Float[Array, "h b p"]]:
         """Mean and standard deviation of the normalised change, per head."""
-        count, width = self.hidden.shape[:2]
-        wide = smooth_gate(x @ self.first + self.first_bias)
-        outputs = []
-        for h in range(count):
-            z = smooth_gate(wide[:, h * width : (h + 1) * width] @ self.hidden[h] + self.hidden_bias[h])
-            outputs.append(z @ self.last[h] + self.last_bias[h])
-        mean, raw = jnp.split(jnp.stack(outputs), 2, -1)
+        z = jnp.broadcast_to(x, (len(self.first), *x.shape))
+        z = smooth_gate(z @ self.first + self.first_bias[:, None])
+        z = smooth_gate(z @ self.hidden + self.hidden_bias[:, None])
+        mean, raw = jnp.split(z @ self.last + self.last_bias[:, None], 2, -1)
         return mean, jnp.exp(soft_range(raw, jnp.log(FLOOR), jnp.log(CEILING)))
 
 

@@ -25,10 +25,9 @@ from rhucrl.models.prediction import Model
 from rhucrl.replay import Replay, statistics
 from rhucrl.solvers.backup import Numbers, choose_eta
 from rhucrl.solvers.bounds import Slope
-from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron
+from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron, Twins, twice
 from rhucrl.solvers.value_iteration import pick, towards
 
-UNROLLED = 4  # steps at most of a rollout that is compiled without a loop: that runs faster, and compiles slower
 SOFTNESS = 0.04  # of an end, for gradients, in units of a game's margin; a softer one pays for staying far from it
 LENIENCE = 0.3  # weight of the returns against the kinder adversaries of a start state; the harsher ones weigh 1
 STEEPEST = 1.0  # norm of a player's gradient: rollouts of an unstable system multiply it by thousands
@@ -42,13 +41,13 @@ class Networks(NamedTuple):
 
     agent: Perceptron
     adversary: Perceptron
-    critics: list[Perceptron]
+    critics: Twins
     log_temperature: Float[Array, ""]
 
 
 class Problem(NamedTuple):
     networks: Networks
-    targets: list[Perceptron]
+    targets: Twins
     optimiser: optax.OptState
 
 
@@ -77,7 +76,7 @@ def unit(game: Game, discount: Array) -> Array:
 def begin(game: Game, width: int, key: PRNGKeyArray) -> Problem:
     keys = jax.random.split(key, 4)
     p = game.observation.size + len(game.winding)
-    critics = [Perceptron((p, width, width, 1), k, normalised=True) for k in keys[:2]]
+    critics = Twins((p, width, width, 1), keys[:2], normalised=True)
     boxes = zip((game.agent, game.adversary), keys[2:], strict=True)
     agent, adversary = (Perceptron((p, width, width, 2 * box.size), k) for box, k in boxes)
     networks = Networks(agent, adversary, critics, jnp.log(jnp.float32(0.1)))
@@ -116,20 +115,19 @@ def innovations(model: Model, replay: Replay) -> Float[Array, "capacity p"]:
     return jax.lax.fori_loop(0, -(-replay.size // rows), missed, jnp.zeros_like(replay.data.following))
 
 
-def values(world: World, critics: list[Perceptron], obs: Float[Array, "*b p"], scale: Array) -> Array:
+def values(world: World, critics: Twins, obs: Float[Array, "*b p"], scale: Array) -> Array:
     """Both critics' values in reward units, on a leading axis."""
-    x = world.normaliser(obs)
-    return scale * jnp.stack([critic(x)[..., 0] for critic in critics])
+    return scale * critics(twice(world.normaliser(obs)))[..., 0]
 
 
-def judged(world: World, critics: list[Perceptron], obs: Float[Array, "t k n p"], scale: Array) -> Array:
+def judged(world: World, critics: Twins, obs: Float[Array, "t k n p"], scale: Array) -> Array:
     """The same along rollouts, whose first states are one for all lanes."""
     steps, lanes, n, p = obs.shape
     first, later = jnp.split(
         values(world, critics, jnp.concatenate([obs[0, 0], obs[1:].reshape(-1, p)]), scale), [n], -1
     )
-    first = jnp.broadcast_to(first[:, None, None], (len(critics), 1, lanes, n))
-    return jnp.concatenate([first, later.reshape(len(critics), steps - 1, lanes, n)], 1)
+    first = jnp.broadcast_to(first[:, None, None], (2, 1, lanes, n))
+    return jnp.concatenate([first, later.reshape(2, steps - 1, lanes, n)], 1)
 
 
 class Worth(NamedTuple):
@@ -139,15 +137,12 @@ class Worth(NamedTuple):
     slope: Float[Array, "*b p"]
 
 
-def worth_of(world: World, critics: list[Perceptron], obs: Float[Array, "*b p"], scale: Array) -> Worth:
+def worth_of(world: World, critics: Twins, obs: Float[Array, "*b p"], scale: Array) -> Worth:
     """Both from one pass forward and one backward, which also is all that a gradient through the value needs."""
-    here, values, slopes = jax.lax.stop_gradient(obs), [], []
-    for critic in critics:
-        value, back = jax.vjp(lambda o, critic=critic: scale * critic(world.normaliser(o))[..., 0], here)
-        (slope,) = jax.lax.stop_gradient(back(jnp.ones_like(value)))
-        values.append(jax.lax.stop_gradient(value) + (slope * (obs - here)).sum(-1))
-        slopes.append(slope)
-    return Worth(jnp.minimum(*values), (slopes[0] + slopes[1]) / 2)
+    here = twice(jax.lax.stop_gradient(obs))
+    value, back = jax.vjp(lambda o: scale * critics(world.normaliser(o))[..., 0], here)
+    value, (slope,) = jax.lax.stop_gradient((value, back(jnp.ones_like(value))))
+    return Worth(jnp.minimum(*(value + (slope * (obs - here)).sum(-1))), slope.mean(0))
 
 
 def ahead(game: Game, obs: Array, executed: Array, adversary: Array, mean: Array) -> Float[Array, "*b p"]:
@@ -157,7 +152,7 @@ def ahead(game: Game, obs: Array, executed: Array, adversary: Array, mean: Array
     )
 
 
-def slope(world: World, critics: list[Perceptron], scale: Array, numbers: Numbers) -> Slope:
+def slope(world: World, critics: Twins, scale: Array, numbers: Numbers) -> Slope:
     """Where a larger next state is worth more: the gradient of r + gamma V at the predicted one."""
 
     def gradient(obs: Array, executed: Array, adversary: Array, mean: Array) -> Array:
@@ -190,7 +185,7 @@ class Rollouts(NamedTuple):
 
 
 def rollouts(
-    world: World, networks: Networks, targets: list[Perceptron], starts: Float[Array, "n p"],
+    world: World, networks: Networks, targets: Twins, starts: Float[Array, "n p"],
     held: Float[Array, "k n qbar"], missed: Float[Array, "t n p"] | None, scale: Array, numbers: Numbers, length: int,
     key: PRNGKeyArray,
 ) -> Rollouts:  # fmt: skip
@@ -240,14 +235,8 @@ def rollouts(
         return (following, later), Rollouts(obs, reward, alive, density, later.value)
 
     here = starts[None], worth_of(world, targets, starts[None], scale)  # the first state is one for all lanes
-    if length > UNROLLED:
-        here = jax.tree.map(lambda x: jnp.broadcast_to(x, (lanes, *x.shape[1:])), here)
-        return jax.lax.scan(step, here, drawn)[1]
-    rows = []
-    for t in range(length):
-        here, row = step(here, jax.tree.map(lambda x, t=t: x[t], drawn))
-        rows.append(row)
-    return jax.tree.map(lambda *row: jnp.stack(row), *rows)
+    here = jax.tree.map(lambda x: jnp.broadcast_to(x, (lanes, *x.shape[1:])), here)
+    return jax.lax.scan(step, here, drawn)[1]
 
 
 def returns(reward: Array, alive: Array, later: Array, numbers: Numbers) -> Float[Array, "t k n"]:
@@ -262,7 +251,7 @@ def returns(reward: Array, alive: Array, later: Array, numbers: Numbers) -> Floa
 
 
 def loss(
-    networks: Networks, targets: list[Perceptron], world: World, starts: Array, held: Array, missed: Array | None,
+    networks: Networks, targets: Twins, world: World, starts: Array, held: Array, missed: Array | None,
     numbers: Numbers, length: int, key: PRNGKeyArray,
 ) -> tuple[Array, dict[str, Array]]:  # fmt: skip
     """One number whose gradient moves every network, the adversary's with the opposite sign."""

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.compilation import compiled
 from rhucrl.envs.game import Box, mix
-from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron
+from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron, Twins, twice
 from rhucrl.solvers.value_iteration import towards
 
 
@@ -46,7 +46,7 @@ class Player(NamedTuple):
 
 class Networks(NamedTuple):
     actors: list[Perceptron]
-    critics: list[Perceptron]
+    critics: Twins
     log_temperatures: Float[Array, " players"]
 
 
@@ -54,7 +54,7 @@ class Learner(NamedTuple):
     """`alpha` is the second player's share of a mixture."""
 
     networks: Networks
-    targets: list[Perceptron]
+    targets: Twins
     optimiser: Any
     normaliser: Normaliser
     alpha: Float[Array, ""]
@@ -76,7 +76,7 @@ adam: Any = optax.scale_by_adam()
 def begin(players: Sequence[Player], scale: Any, options: Options, key: PRNGKeyArray, alpha: Any = 0.0) -> Learner:
     keys, p, width = jax.random.split(key, 2 + len(players)), len(scale), options.width
     q = players[0].size if options.mixture else sum(player.size for player in players)
-    critics = [Perceptron((p + q, width, width, 1), k) for k in keys[:2]]
+    critics = Twins((p + q, width, width, 1), keys[:2])
     actors = [Perceptron((p, width, width, 2 * player.size), k) for player, k in zip(players, keys[2:], strict=True)]
     networks = Networks(actors, critics, jnp.zeros(len(players)))
     normaliser = Normaliser(jnp.zeros(p), jnp.asarray(scale, jnp.float32), ())
@@ -115,13 +115,14 @@ def loss(
         sampled = [policy.sample(obs, part) for policy, part in zip(policies, jnp.split(noise, cuts, -1), strict=True)]
         return [action for action, _ in sampled], [density for _, density in sampled]
 
-    def worth(critics: list[Perceptron], obs: Array, actions: list[Array], sign: int) -> Array:
+    def judged(critics: Twins, obs: Array, action: Array) -> Float[Array, "2 n"]:
+        return critics(twice(jnp.concatenate([learner.normaliser(obs), action], -1)))[..., 0]
+
+    def worth(critics: Twins, obs: Array, actions: list[Array], sign: int) -> Array:
         """The value that the player of this sign can be sure of."""
-        seen, values = learner.normaliser(obs), []
-        for critic in critics:
-            outcomes = executed(options, learner.alpha, actions)
-            values.append(sum(share * critic(jnp.concatenate([seen, x], -1))[..., 0] for share, x in outcomes))
-        return sign * (sign * jnp.stack(values)).min(0)
+        outcomes = executed(options, learner.alpha, actions)
+        values = sum(share * judged(critics, obs, x) for share, x in outcomes)
+        return sign * (sign * jnp.asarray(values)).min(0)
 
     keys = jax.random.split(key)
     actions, densities = frozen(drawn(batch.following, keys[0]))
@@ -129,8 +130,7 @@ def loss(
     for player, temperature, density in zip(players, temperatures, densities, strict=True):
         later = later - player.sign * temperature * density
     goal = frozen(batch.reward + options.discount * batch.goes_on * later)
-    x = jnp.concatenate([learner.normaliser(batch.obs), batch.action], -1)
-    errors = jnp.stack([critic(x)[..., 0] - goal for critic in networks.critics])
+    errors = judged(networks.critics, batch.obs, batch.action) - goal
     critic_loss = jnp.square(errors).mean(-1).sum() / 2
 
     actions, densities = drawn(batch.obs, keys[1])

@@ -22,7 +22,7 @@ from rhucrl.solvers.actor_critic import Problem, slope, unit, world
 from rhucrl.solvers.backup import Numbers
 from rhucrl.solvers.bounds import Contest, Opponent, bounds, pessimistic
 from rhucrl.solvers.candidates import lattice
-from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron
+from rhucrl.solvers.networks import Gaussian, Normaliser, Twins, twice
 from rhucrl.solvers.policies import Nobody
 
 CORNERS = 64  # at most so many extremes of the adversary's box are held
@@ -67,13 +67,12 @@ def players(config: TrainConfig, game: Game, model: Model, learner: Learner, num
 class Worth(eqx.Module):
     """V(s) of the agent's problem, the lesser of two critics'."""
 
-    critics: list[Perceptron]
+    critics: Twins
     normaliser: Normaliser
     scale: Float[Array, ""]
 
     def __call__(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b"]:
-        x = self.normaliser(obs)
-        return self.scale * jnp.minimum(*(critic(x)[..., 0] for critic in self.critics))
+        return self.scale * jnp.minimum(*self.critics(twice(self.normaliser(obs)))[..., 0])
 
 
 def worth(config: TrainConfig, game: Game, model: Model, replay: Replay, learner: Learner, numbers: Numbers) -> Worth:

@@ -89,6 +89,7 @@ def main(
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("experiments", nargs="*", choices=[*experiments, []], help="which runs to make; all by default")
     parser.add_argument("--cores", type=int, nargs="+", default=[0, 1], help="where to run, one process on each")
+    parser.add_argument("--seeds", type=int, nargs="+", help="only the rows of these seeds")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--tables", action="store_true", help="write the tables in docs from the lines that are there")
     arguments = parser.parse_args()
@@ -97,5 +98,6 @@ def main(
     elif arguments.tables:
         write()
     else:
-        names = arguments.experiments or list(experiments)
-        run(script, {name: experiments[name] for name in names}, tell, arguments.cores)
+        names, seeds = arguments.experiments or list(experiments), arguments.seeds
+        wanted = {name: [row for row in experiments[name] if not seeds or row["seed"] in seeds] for name in names}
+        run(script, wanted, tell, arguments.cores)

@@ -25,7 +25,7 @@ TINY = {"episodes": 4, "heads": 2, "model_width": 8, "width": 8, "batch": 10, "m
 @pytest.mark.slow
 def test_an_update_of_both_problems_takes_less_than_a_gflop():
     _, gflop = bench.robot_update(bench.paper_sized())
-    assert 0.5 < gflop() < 0.9  # 2.2 if everything is done for every player on every state
+    assert 0.5 < gflop() < 0.85  # 2.2 if everything is done for every player on every state
 
 
 def episodes_of(horizon, watch):

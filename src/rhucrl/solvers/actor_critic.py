@@ -221,11 +221,9 @@ def rollouts(
 
     def step(here: tuple[Array, Worth], drawn: tuple[Array, ...]):
         (obs, worth), (mine, theirs, omega, member, luck) = here, drawn
-        sampled = agent.sample(obs, jnp.broadcast_to(mine, (*obs.shape[:-1], q)))
+        action, density = agent.sample(obs, mine)
         answer = opponent.sample(obs[:1], theirs)[0] if world.contested and not lasting else first
         adversary = jnp.concatenate([answer, held])
-        obs, action = (jnp.broadcast_to(x, (lanes, n, x.shape[-1])) for x in (obs, sampled[0]))
-        density = jnp.broadcast_to(sampled[1], (lanes, n))
         executed = chosen(game.execute(action, adversary), luck)
         member = jnp.broadcast_to(member, (lanes, n))
         following = world.limits.clip(imagine(obs, executed, adversary, worth, omega, member))

@@ -19,9 +19,9 @@ An *update* is one gradient step of both problems of RH-UCRL (the agent's and th
 paper's size (`--speed full`): 18 observations, 6 actions and 6 forces, five separate heads of 200-200, policies and
 critics of 200-200, three model steps, 100 imagined rollouts in the agent's problem: 20 start states, each against five
 adversaries, one of them the network. The response has 20. With *1 lane* both have 100 start states and the network
-alone. The pendulum's includes its share of the rollouts that are made once per episode, but its GFLOP do not. GFLOP are
-those of all products of matrices that the program asks for, the peak is that of a product of 1024 x 1024 matrices in the
-same run. What an update took before is in `attempts.md`.
+alone. The pendulum's includes its share of the rollouts that are made once per episode, but its GFLOP do not. GFLOP
+are those of all products of matrices that the program asks for, the peak is that of a product of 1024 x 1024 matrices
+in the same run. What an update took before is in `attempts.md`.
 """
 LONG = """## Long runs
 

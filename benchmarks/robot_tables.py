@@ -26,15 +26,13 @@ run of the swimmer; its seeds 1 and 2 decided nothing. That real returns decide 
 looking at older runs of the hopper against adversaries. The swimmer's and the walker's numbers are met by the output,
 often not by the last policy.
 
-Versions: lines in `benchmarks/results/` name the `source` that made them, git's name of the package's folder; lines
-without one are older than two mends without which hoppers gave up against adversaries. Those mends were found on two of
-the runs below, both of the hopper (RH-UCRL under 10 N, seed 1, and MaxiMin-MB with alpha .3, seed 0). That beta is .2
-on the half-cheetah, as it was on hopper and walker, was decided on RH-UCRL under 10 N, seed 2, where beta = 1 had
-learned nothing (`attempts.md`). Older lines are those of reacher, swimmer and walker; on the half-cheetah those of
-H-UCRL (beta = 1) and of MaxiMin-MB with alpha .3, both on seeds 0 and 1, and of H-UCRL under 10 N on seed 2; and on the
-inverted pendulum those of H-UCRL, of the first seed under 7 and 10 N, and of `--broad 0`. The reacher's output was
-chosen by J^(p) alone. What the mends and the step from one version to the next may do to a single run: MaxiMin-MB under
-10 N on seed 0 had a worst case of 2668 before and has one of -259 now.
+Versions: a * marks a run of an older version, from before two mends without which hoppers gave up against adversaries;
+the other lines in `benchmarks/results/` name their `source`, git's name of the package's folder. Those mends were found
+on two of the runs below, both of the hopper (RH-UCRL under 10 N, seed 1, and MaxiMin-MB with alpha .3, seed 0). That
+beta is .2 on the half-cheetah, as it was on hopper and walker, was decided on RH-UCRL under 10 N, seed 2, where
+beta = 1 had learned nothing (`attempts.md`); on the half-cheetah the runs with a *, and H-UCRL's under 10 N on seed 2,
+still have beta = 1, which MaxiMin-MB does not learn with. The reacher's output was chosen by J^(p) alone. What another
+version may do to a single run: MaxiMin-MB under 10 N on seed 0 had a worst case of 2668 before and has -259 now.
 """
 
 USUAL = {"adversarial": 10.0, "action": 0.3}  # newtons; a share of the action
@@ -55,6 +53,10 @@ def nominal(row: dict, policy: str = "last") -> float:
     return typical(row[policy]["nominal"])
 
 
+def version(row: dict) -> str:
+    return "" if "source" in row else "*"
+
+
 def learning(rows: list[dict]) -> str:
     """One line per seed of runs without an adversary."""
     lines = []
@@ -62,7 +64,7 @@ def learning(rows: list[dict]) -> str:
         best = max(row["curve"], key=lambda point: typical(point[2]))
         seconds = f"{row['train_cpu']:.0f}"
         lines.append([
-            env, str(seed), str(row["steps"]), short(nominal(row)), short(nominal(row, "output")),
+            env, str(seed) + version(row), str(row["steps"]), short(nominal(row)), short(nominal(row, "output")),
             f"{short(typical(best[2]))} ({best[1]})", seconds,
         ])  # fmt: skip
     return table("robot | seed | steps | last | output | best on the way (steps) | CPU seconds", lines)
@@ -74,7 +76,7 @@ def contested(rows: list[dict]) -> str:
     for (env, setting, strength, algo), group in grouped(rows, "env", "setting", "strength", "algo").items():
         group = sorted(group, key=lambda row: row["options"]["seed"])
         worst = [[row[policy]["worst"] for row in group] for policy in ("output", "last")]
-        seeds = " ".join(f"{x:.0f}" for x in worst[0])
+        seeds = " ".join(f"{x:.0f}{version(row)}" for x, row in zip(worst[0], group, strict=True))
         nominals = interval([nominal(row, "output") for row in group])
         setting = setting or "adversarial"
         lines.append([env, setting, f"{strength or USUAL[setting]:g}", algo, nominals, *map(interval, worst), seeds])

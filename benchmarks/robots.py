@@ -48,17 +48,8 @@ def experiments() -> dict[str, list[dict]]:
         for algo in ("rh-ucrl", "h-ucrl", "maximin-mb")
         for seed in range(3)
     ]
-    full = [
-        {
-            "env": "half-cheetah",
-            "setting": "adversarial",
-            "algo": "rh-ucrl",
-            "speed": "full",
-            "episodes": 50,
-            "seed": seed,
-        }
-        for seed in range(3)
-    ]
+    pushed = {"env": "half-cheetah", "setting": "adversarial", "algo": "rh-ucrl", "episodes": 50}
+    full = [{**pushed, "speed": "full", "seed": seed} for seed in range(3)]
     return {"cheetah": cheetah, "balance": balance, "narrow": narrow, **others, "contested": contested, "full": full}
 
 

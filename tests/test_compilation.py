@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from rhucrl import compilation
 from rhucrl.compilation import cache_folder
 
 CODE = """
@@ -58,3 +59,11 @@ def test_it_can_be_switched_off_and_does_without_a_folder(tmp_path):
 def test_the_folder_is_the_users(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     assert cache_folder().parent == Path.home() / ".cache" / "rhucrl" / "xla"
+
+
+def test_programs_for_one_core_are_kept_apart_from_those_for_two(monkeypatch):
+    folders = set()
+    for cores in ([0], [1], [0, 1]):
+        monkeypatch.setattr(compilation, "own_cores", lambda cores=cores: cores)
+        folders.add(cache_folder())
+    assert len(folders) == 2

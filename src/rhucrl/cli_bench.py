@@ -8,11 +8,12 @@ from typing import Any
 
 from rhucrl.cli_attack import print_table
 from rhucrl.errors import UsageError
+from rhucrl.processes import own_cores, pin
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure what the pieces of a run cost on this machine, in CPU seconds (about five minutes)."""
+    """Measure what the pieces of a run cost on one core of this machine, in CPU seconds (about five minutes)."""
 
     rounds: int = 5
     """How often each piece is timed; medians are shown."""
@@ -26,6 +27,7 @@ class Bench:
             raise UsageError(f"--rounds is {self.rounds}; it must be at least 1")
         if self.output and not self.output.absolute().parent.is_dir():
             raise UsageError(f"--output {self.output}: there is no folder {self.output.absolute().parent}")
+        pin(0, own_cores()[-1])  # before JAX counts the cores
         from rhucrl.compilation import enable_cache
         from rhucrl.experiments.bench import bench
         from rhucrl.progress import Progress

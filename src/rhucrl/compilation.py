@@ -13,6 +13,8 @@ from typing import TypeVar, cast
 
 import jax
 
+from rhucrl.processes import own_cores
+
 F = TypeVar("F", bound=Callable)
 _SWITCH = "RHUCRL_CACHE"
 _spans: list[tuple[float, float]] = []
@@ -52,7 +54,11 @@ def enable_cache() -> None:
 
 
 def cache_folder() -> Path:
-    """One folder for each kind of processor: programs compiled for one may not run on another with the same home."""
+    """One folder for each kind of processor and number of cores.
+
+    Programs compiled for one processor may not run on another with the same home, and those compiled for two cores are
+    divided into pieces that only cost time on one.
+    """
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(home).expanduser() / "rhucrl" / "xla" / hashlib.sha256(_processor().encode()).hexdigest()[:12]
 
@@ -72,7 +78,8 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         lines = []
-    return platform.machine() + "".join(sorted({line for line in lines if line.startswith(("flags", "Features"))}))
+    features = sorted({line for line in lines if line.startswith(("flags", "Features"))})
+    return f"{platform.machine()} {len(own_cores())}{''.join(features)}"
 
 
 def _listen() -> None:

@@ -59,10 +59,15 @@ def _start(command: Sequence[str], core: int) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )
+    pin(process.pid, core)
+    return process
+
+
+def pin(process: int, core: int) -> None:
+    """Keep a process (0: this one) on one core, where the system can do that."""
     if hasattr(os, "sched_setaffinity"):
         with contextlib.suppress(ProcessLookupError):  # it may have ended already
-            os.sched_setaffinity(process.pid, {core})
-    return process
+            os.sched_setaffinity(process, {core})
 
 
 @contextlib.contextmanager

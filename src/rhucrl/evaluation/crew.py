@@ -6,9 +6,7 @@ travel as JSON.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import queue
 import subprocess
 import sys
@@ -24,7 +22,7 @@ from rhucrl.errors import UsageError
 from rhucrl.evaluation.adversaries import Member, member
 from rhucrl.evaluation.arena import HostArena, Played
 from rhucrl.evaluation.planning import Planner
-from rhucrl.processes import own_cores
+from rhucrl.processes import own_cores, pin
 
 
 def described(adversary: Any) -> dict[str, Any] | None:
@@ -88,9 +86,7 @@ class Crew:
 def _started(command: list[str], core: int) -> subprocess.Popen:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     process = subprocess.Popen(command, start_new_session=True, **pipes)  # an interrupt reaches it through us
-    if hasattr(os, "sched_setaffinity"):
-        with contextlib.suppress(ProcessLookupError):
-            os.sched_setaffinity(process.pid, {core})
+    pin(process.pid, core)
     return process
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from rhucrl.models.ensemble import smooth_gate
-from rhucrl.solvers.networks import Perceptron, Twins, centred, twice
+from rhucrl.models.ensemble import shifted, smooth_gate
+from rhucrl.solvers.networks import Perceptron, centred, twice, twins
 
 
 @pytest.mark.parametrize("function", [smooth_gate, centred])
@@ -34,4 +34,10 @@ def test_centred_rows_have_no_mean_and_a_variance_of_one():
 def test_twins_are_two_networks_side_by_side(normalised):
     keys, x = jax.random.split(jax.random.key(0)), jax.random.normal(jax.random.key(1), (3, 4, 5))
     alone = jnp.stack([Perceptron((5, 8, 8, 2), key, normalised)(x) for key in keys])
-    np.testing.assert_allclose(Twins((5, 8, 8, 2), keys, normalised)(twice(x)), alone, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(twins((5, 8, 8, 2), keys, normalised)(twice(x)), alone, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("stack", [(), (2,)])
+def test_a_bias_has_the_sum_of_the_rows_as_its_gradient(stack):
+    x, bias = jax.random.normal(jax.random.key(0), (*stack, 6, 5)), jnp.ones((*stack, 5))
+    check_grads(shifted, (x, bias), order=1, modes=("rev",), atol=2e-2, rtol=2e-2)

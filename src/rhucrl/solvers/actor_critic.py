@@ -25,7 +25,7 @@ from rhucrl.models.prediction import Model
 from rhucrl.replay import Replay, statistics
 from rhucrl.solvers.backup import Numbers, choose_eta
 from rhucrl.solvers.bounds import Slope
-from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron, Twins, twice
+from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron, twice, twins
 from rhucrl.solvers.value_iteration import pick, towards
 
 SOFTNESS = 0.04  # of an end, for gradients, in units of a game's margin; a softer one pays for staying far from it
@@ -41,13 +41,13 @@ class Networks(NamedTuple):
 
     agent: Perceptron
     adversary: Perceptron
-    critics: Twins
+    critics: Perceptron
     log_temperature: Float[Array, ""]
 
 
 class Problem(NamedTuple):
     networks: Networks
-    targets: Twins
+    targets: Perceptron
     optimiser: optax.OptState
 
 
@@ -76,7 +76,7 @@ def unit(game: Game, discount: Array) -> Array:
 def begin(game: Game, width: int, key: PRNGKeyArray) -> Problem:
     keys = jax.random.split(key, 4)
     p = game.observation.size + len(game.winding)
-    critics = Twins((p, width, width, 1), keys[:2], normalised=True)
+    critics = twins((p, width, width, 1), keys[:2], normalised=True)
     boxes = zip((game.agent, game.adversary), keys[2:], strict=True)
     agent, adversary = (Perceptron((p, width, width, 2 * box.size), k) for box, k in boxes)
     networks = Networks(agent, adversary, critics, jnp.log(jnp.float32(0.1)))
@@ -115,12 +115,12 @@ def innovations(model: Model, replay: Replay) -> Float[Array, "capacity p"]:
     return jax.lax.fori_loop(0, -(-replay.size // rows), missed, jnp.zeros_like(replay.data.following))
 
 
-def values(world: World, critics: Twins, obs: Float[Array, "*b p"], scale: Array) -> Array:
+def values(world: World, critics: Perceptron, obs: Float[Array, "*b p"], scale: Array) -> Array:
     """Both critics' values in reward units, on a leading axis."""
     return scale * critics(twice(world.normaliser(obs)))[..., 0]
 
 
-def judged(world: World, critics: Twins, obs: Float[Array, "t k n p"], scale: Array) -> Array:
+def judged(world: World, critics: Perceptron, obs: Float[Array, "t k n p"], scale: Array) -> Array:
     """The same along rollouts, whose first states are one for all lanes."""
     steps, lanes, n, p = obs.shape
     first, later = jnp.split(
@@ -137,7 +137,7 @@ class Worth(NamedTuple):
     slope: Float[Array, "*b p"]
 
 
-def worth_of(world: World, critics: Twins, obs: Float[Array, "*b p"], scale: Array) -> Worth:
+def worth_of(world: World, critics: Perceptron, obs: Float[Array, "*b p"], scale: Array) -> Worth:
     """Both from one pass forward and one backward, which also is all that a gradient through the value needs."""
     here = twice(jax.lax.stop_gradient(obs))
     value, back = jax.vjp(lambda o: scale * critics(world.normaliser(o))[..., 0], here)
@@ -152,7 +152,7 @@ def ahead(game: Game, obs: Array, executed: Array, adversary: Array, mean: Array
     )
 
 
-def slope(world: World, critics: Twins, scale: Array, numbers: Numbers) -> Slope:
+def slope(world: World, critics: Perceptron, scale: Array, numbers: Numbers) -> Slope:
     """Where a larger next state is worth more: the gradient of r + gamma V at the predicted one."""
 
     def gradient(obs: Array, executed: Array, adversary: Array, mean: Array) -> Array:
@@ -185,7 +185,7 @@ class Rollouts(NamedTuple):
 
 
 def rollouts(
-    world: World, networks: Networks, targets: Twins, starts: Float[Array, "n p"],
+    world: World, networks: Networks, targets: Perceptron, starts: Float[Array, "n p"],
     held: Float[Array, "k n qbar"], missed: Float[Array, "t n p"] | None, scale: Array, numbers: Numbers, length: int,
     key: PRNGKeyArray,
 ) -> Rollouts:  # fmt: skip
@@ -249,7 +249,7 @@ def returns(reward: Array, alive: Array, later: Array, numbers: Numbers) -> Floa
 
 
 def loss(
-    networks: Networks, targets: Twins, world: World, starts: Array, held: Array, missed: Array | None,
+    networks: Networks, targets: Perceptron, world: World, starts: Array, held: Array, missed: Array | None,
     numbers: Numbers, length: int, key: PRNGKeyArray,
 ) -> tuple[Array, dict[str, Array]]:  # fmt: skip
     """One number whose gradient moves every network, the adversary's with the opposite sign."""

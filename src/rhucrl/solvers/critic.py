@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from rhucrl.models.ensemble import shifted
 from rhucrl.solvers.networks import Layer
 
 
@@ -37,7 +38,9 @@ class Critic(eqx.Module):
         self.layers = [Layer(*size, gain, k) for size, gain, k in zip(sizes, gains, keys[2:], strict=True)]
 
     def __call__(self, x: Float[Array, "*b p"]) -> Float[Array, "*b"]:
-        x = jnp.concatenate([x, wave(x @ self.frequencies + self.phases)], -1)
+        *batch, inputs = x.shape
+        x = x.reshape(-1, inputs)
+        x = jnp.concatenate([x, wave(shifted(x @ self.frequencies, self.phases))], -1)
         for layer in self.layers[:-1]:
             x = jax.nn.relu(layer(x))
-        return self.layers[-1](x)[..., 0]
+        return self.layers[-1](x).reshape(batch)

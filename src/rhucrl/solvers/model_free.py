@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.compilation import compiled
 from rhucrl.envs.game import Box, mix
-from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron, Twins, twice
+from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron, twice, twins
 from rhucrl.solvers.value_iteration import towards
 
 
@@ -46,7 +46,7 @@ class Player(NamedTuple):
 
 class Networks(NamedTuple):
     actors: list[Perceptron]
-    critics: Twins
+    critics: Perceptron
     log_temperatures: Float[Array, " players"]
 
 
@@ -54,7 +54,7 @@ class Learner(NamedTuple):
     """`alpha` is the second player's share of a mixture."""
 
     networks: Networks
-    targets: Twins
+    targets: Perceptron
     optimiser: Any
     normaliser: Normaliser
     alpha: Float[Array, ""]
@@ -70,13 +70,13 @@ class Batch(NamedTuple):
     goes_on: Float[Any, "*b"]
 
 
-adam: Any = optax.scale_by_adam()
+adam: Any = optax.flatten(optax.scale_by_adam())
 
 
 def begin(players: Sequence[Player], scale: Any, options: Options, key: PRNGKeyArray, alpha: Any = 0.0) -> Learner:
     keys, p, width = jax.random.split(key, 2 + len(players)), len(scale), options.width
     q = players[0].size if options.mixture else sum(player.size for player in players)
-    critics = Twins((p + q, width, width, 1), keys[:2])
+    critics = twins((p + q, width, width, 1), keys[:2])
     actors = [Perceptron((p, width, width, 2 * player.size), k) for player, k in zip(players, keys[2:], strict=True)]
     networks = Networks(actors, critics, jnp.zeros(len(players)))
     normaliser = Normaliser(jnp.zeros(p), jnp.asarray(scale, jnp.float32), ())
@@ -115,10 +115,10 @@ def loss(
         sampled = [policy.sample(obs, part) for policy, part in zip(policies, jnp.split(noise, cuts, -1), strict=True)]
         return [action for action, _ in sampled], [density for _, density in sampled]
 
-    def judged(critics: Twins, obs: Array, action: Array) -> Float[Array, "2 n"]:
+    def judged(critics: Perceptron, obs: Array, action: Array) -> Float[Array, "2 n"]:
         return critics(twice(jnp.concatenate([learner.normaliser(obs), action], -1)))[..., 0]
 
-    def worth(critics: Twins, obs: Array, actions: list[Array], sign: int) -> Array:
+    def worth(critics: Perceptron, obs: Array, actions: list[Array], sign: int) -> Array:
         """The value that the player of this sign can be sure of."""
         outcomes = executed(options, learner.alpha, actions)
         values = sum(share * judged(critics, obs, x) for share, x in outcomes)

@@ -12,23 +12,23 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.envs.game import Box, unwound
-from rhucrl.models.ensemble import smooth_gate
+from rhucrl.models.ensemble import shifted, smooth_gate
 
 CALMEST, WILDEST = -5.0, 1.0  # logarithms of a policy's standard deviation, before it is squashed
 
 
 class Layer(eqx.Module):
-    """An affine layer, with normal weights of variance gain / inputs and no bias at first."""
+    """An affine layer, with normal weights of variance gain / inputs and no bias at first; or a stack of such."""
 
-    weight: Float[Array, "inputs outputs"]
-    bias: Float[Array, " outputs"]
+    weight: Float[Array, "*stack inputs outputs"]
+    bias: Float[Array, "*stack outputs"]
 
     def __init__(self, inputs: int, outputs: int, gain: float, key: PRNGKeyArray):
         self.weight = jax.random.normal(key, (outputs, inputs)).T * jnp.sqrt(gain / inputs)
         self.bias = jnp.zeros(outputs)
 
-    def __call__(self, x: Float[Array, "*b inputs"]) -> Float[Array, "*b outputs"]:
-        return x @ self.weight + self.bias
+    def __call__(self, x: Float[Array, "*stack n inputs"]) -> Float[Array, "*stack n outputs"]:
+        return shifted(x @ self.weight, self.bias)
 
 
 @jax.custom_jvp
@@ -62,25 +62,19 @@ class Perceptron(eqx.Module):
         steps = zip(sizes[:-1], sizes[1:], gains, keys, strict=True)
         self.layers, self.normalised = [Layer(*step) for step in steps], normalised
 
-    def __call__(self, x: Float[Array, "*b n"]) -> Float[Array, "*b m"]:
-        *batch, inputs = x.shape
-        x = x.reshape(-1, inputs)  # products of plain matrices are the fast ones
+    def __call__(self, x: Float[Array, "*stack_b n"]) -> Float[Array, "*stack_b m"]:
+        *before, inputs = x.shape
+        stack = before[: self.layers[0].weight.ndim - 2]
+        x = x.reshape(*stack, -1, inputs)  # products of plain matrices are the fast ones
         for layer in self.layers[:-1]:
             x = layer(x)
             x = smooth_gate(centred(x) if self.normalised else x)
-        return self.layers[-1](x).reshape(*batch, -1)
+        return self.layers[-1](x).reshape(*before, -1)
 
 
-class Twins(eqx.Module):
-    """Two perceptrons in one, whose inputs and outputs have a leading axis: half as many kernels, and as fast."""
-
-    pair: Perceptron
-
-    def __init__(self, sizes: tuple[int, ...], keys: PRNGKeyArray, normalised: bool = False):
-        self.pair = jax.tree.map(lambda *w: jnp.stack(w), *(Perceptron(sizes, key, normalised) for key in keys))
-
-    def __call__(self, x: Float[Array, "two *b n"]) -> Float[Array, "two *b m"]:
-        return jax.vmap(lambda net, x: net(x))(self.pair, x)
+def twins(sizes: tuple[int, ...], keys: PRNGKeyArray, normalised: bool = False) -> Perceptron:
+    """Two perceptrons stacked, whose inputs and outputs have a leading axis: half as many kernels, and as fast."""
+    return jax.tree.map(lambda *w: jnp.stack(w), *(Perceptron(sizes, key, normalised) for key in keys))
 
 
 def twice(x: Float[Array, "*b n"]) -> Float[Array, "two *b n"]:

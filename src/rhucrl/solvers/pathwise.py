@@ -22,7 +22,7 @@ from rhucrl.solvers.actor_critic import Problem, slope, unit, world
 from rhucrl.solvers.backup import Numbers
 from rhucrl.solvers.bounds import Contest, Opponent, bounds, pessimistic
 from rhucrl.solvers.candidates import lattice
-from rhucrl.solvers.networks import Gaussian, Normaliser, Twins, twice
+from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron, twice
 from rhucrl.solvers.policies import Nobody
 
 CORNERS = 64  # at most so many extremes of the adversary's box are held
@@ -67,7 +67,7 @@ def players(config: TrainConfig, game: Game, model: Model, learner: Learner, num
 class Worth(eqx.Module):
     """V(s) of the agent's problem, the lesser of two critics'."""
 
-    critics: Twins
+    critics: Perceptron
     normaliser: Normaliser
     scale: Float[Array, ""]
 

@@ -18,7 +18,7 @@ from rhucrl.evaluation import planning as adversaries_that_plan
 from rhucrl.evaluation.arena import Actor, HostArena, JaxArena, play
 from rhucrl.evaluation.attack import EFFORTS, Effort
 from rhucrl.models.known import KnownModel
-from rhucrl.solvers.planning import Answering, Planning, Size, begin, fixed_rivals, rebut, returns
+from rhucrl.solvers.planning import Answering, Planning, Size, begin, rebut, returns
 
 DISCOUNT = 0.9
 STATES = np.array([-1.5, -0.7, 0.5, 1.6])
@@ -139,7 +139,7 @@ def test_of_an_episodes_value_every_one_counts():
     """The agent does not know which value was chosen; the answer is chosen once."""
     game = Probe(certain=True, scope="episode")
     policy = planning(game)
-    np.testing.assert_array_equal(fixed_rivals(game, True)[:, 0], np.linspace(-1, 1, 5))
+    np.testing.assert_array_equal(policy.choices[:, 0], np.linspace(-1, 1, 5))
     first, _ = policy.act(policy.fresh(), jnp.ones(1))
     later, _ = policy.act(first, -jnp.ones(1))
     np.testing.assert_array_equal(first.answer, later.answer)
@@ -147,11 +147,24 @@ def test_of_an_episodes_value_every_one_counts():
     assert abs(float(first.answer[0, 0])) > 0.5
 
 
+@pytest.mark.parametrize("shove", [-1.0, 0.5])
+def test_what_was_chosen_for_an_episode_is_seen_from_what_follows(shove):
+    """A step later the plan is that of dynamic programming with the adversary's value, which was not told."""
+    game = Probe(certain=True, scope="episode")
+    policy = planning(game)
+    before, _ = policy.act(policy.fresh(), jnp.float32([1.0]))
+    here = game.dynamics(jnp.float32([1.0]), policy.action(before), jnp.float32([shove]))
+    after, action = policy.act(before, here)
+    weights = jax.nn.softmax(after.evidence)
+    assert float(policy.choices[weights.argmax(), 0]) == shove and float(weights.max()) > 0.99
+    assert float(action[0]) == pytest.approx(exact(game, np.asarray(here), shoves=[shove])[0], abs=0.2)
+
+
 def test_memory_moves_plans_on():
     policy = planning()
     first, action = policy.act(policy.fresh(), jnp.ones(1))
     assert int(first.time) == 1 and float(action[0]) == float(policy.action(first)[0])
-    state = begin(policy, first)
+    state = begin(policy, first, jnp.ones(1))
     np.testing.assert_array_equal(state.mine.mean[:-1], first.mine[1:])
     np.testing.assert_array_equal(state.mine.mean[-1], first.mine[-1])
 

@@ -114,12 +114,12 @@ class Planner:
         if obs.ndim > 1:
             raise UsageError("budget_ms is for one observation at a time: leave it out to plan for a batch")
         start, thought = time.perf_counter(), fresh(self.policy) if thought is None else thought
-        search = jax.block_until_ready(_begin(self.policy, thought))
+        search = jax.block_until_ready(_begin(self.policy, thought, obs))
         for phase, program in enumerate((_pursue, _respond)):
             end, done = start + (SHARE * budget_ms / 1000 - self._after) * (phase + 1) / 2, 0
             while (fitting := self._rounds(phase, end)) or not done:
                 rounds, before = max(1, (fitting + 1) // 2), time.perf_counter()
-                search = jax.block_until_ready(program(self.policy, search, obs, thought.time, done, rounds))
+                search = jax.block_until_ready(program(self.policy, search, done, rounds))
                 took, done = (time.perf_counter() - before) / rounds, done + rounds
                 self._pace[phase] = max(took, 0.9 * self._pace[phase])
         begun = time.perf_counter()

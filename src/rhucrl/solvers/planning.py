@@ -10,6 +10,9 @@ to how far a rival has driven it from where it would be against the mean rival, 
 the answer is to its best few plans alike: an answer to a single one exploits what will be mended a step later, and does
 the agent little harm. Noise that is smooth in time, and so large that most actions of the first samples are extremes,
 finds plans that the usual white noise misses (smooth noise: Pinneri et al. 2020).
+
+Where the adversary chooses once per episode, the agent hedges over what it may have chosen, and what follows its
+actions tells it which: the returns of a plan are weighed by how well each choice has predicted what was seen.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from rhucrl.envs.game import Box, Game, chosen
 from rhucrl.hallucination import hallucinate
 from rhucrl.models.prediction import Model
-from rhucrl.solvers.candidates import lattice
+from rhucrl.solvers.candidates import lattice, vertices_and_centre
 from rhucrl.solvers.value_iteration import pick
 
 RIVALS = 10  # adversary's plans that each plan of the agent is tried against
@@ -37,6 +40,7 @@ GAIN = 3.0  # the largest, in half-widths of an action per unit of an observatio
 SMOOTHNESS = 0.8  # correlation of the noise from step to step
 EMPHASIS = 1.4  # on the noise of the first step, the one that will be played
 FLOOR = 0.02  # of the standard deviations
+GRAIN = 0.01  # of an observation's scale: choices whose predictions differ less are told apart by many steps only
 COLD = 3  # times as many rounds where there is no plan to begin with
 
 Value = Callable[[Float[Array, "*b p"]], Float[Array, "*b"]]
@@ -60,9 +64,14 @@ class Belief(NamedTuple):
 
 
 class Thought(NamedTuple):
-    """What a planner remembers of a step: its plan, the rival's, its best plans (no etas), and the answer to them."""
+    """What a planner remembers of a step: its plan, the rival's, its best plans (no etas), and the answer to them.
+
+    And what it saw, and how likely each choice for an episode has made what it has seen so far.
+    """
 
     time: Int[Array, ""]
+    seen: Float[Array, " p"]
+    evidence: Float[Array, " k"]
     mine: Float[Array, "h w"]
     rival: Float[Array, "h r"]
     plans: Float[Array, "m h qg"]
@@ -72,6 +81,9 @@ class Thought(NamedTuple):
 class Search(NamedTuple):
     """A search under way; `plans` are the agent's best ones, without etas."""
 
+    time: Int[Array, ""]
+    seen: Float[Array, " p"]
+    evidence: Float[Array, " k"]
     mine: Belief
     rival: Belief
     answer: Belief
@@ -102,7 +114,18 @@ class Planning(eqx.Module):
         mine = jnp.zeros((h, q + self.feedback + p * abs(self.agent_eta)))
         answer = jnp.zeros((h, qbar + p * abs(self.response_eta)))
         plans = jnp.zeros((PLANS, h, q + self.feedback))
-        return Thought(jnp.int32(0), mine, jnp.zeros((h, qbar)), plans, answer)
+        seen, evidence = jnp.zeros(self.game.observation.size), jnp.zeros(len(self.choices))
+        return Thought(jnp.int32(0), seen, evidence, mine, jnp.zeros((h, qbar)), plans, answer)
+
+    @property
+    def choices(self) -> Float[Array, "k qbar"]:
+        """What an adversary may have chosen for the episode, in [-1, 1]; none, if it chooses at every step."""
+        size, nobody = self.game.adversary.size, self.game.adversary.unit(self.game.neutral)[None]
+        if not self.opponent:
+            return nobody
+        if self.game.scope == "step":
+            return nobody[:0]
+        return lattice(1, RIVALS // 2) if size == 1 else vertices_and_centre(size)[:: max(1, 2**size // RIVALS)]
 
     @property
     def feedback(self) -> int:
@@ -141,13 +164,13 @@ class Answering(eqx.Module):
 def think(planning: Planning, thought: Thought, obs: Float[Array, " p"]) -> Thought:
     """Both phases, from the plans of the step before."""
     rounds = planning.size.rounds * jnp.where(thought.time == 0, COLD, 1)
-    search = begin(planning, thought)
-    search = pursue(planning, search, obs, thought.time, jnp.int32(0), rounds)
-    search = respond(planning, search, obs, thought.time, jnp.int32(0), rounds)
+    search = begin(planning, thought, obs)
+    search = pursue(planning, search, jnp.int32(0), rounds)
+    search = respond(planning, search, jnp.int32(0), rounds)
     return conclude(planning, thought, search)
 
 
-def begin(planning: Planning, thought: Thought) -> Search:
+def begin(planning: Planning, thought: Thought, obs: Float[Array, " p"]) -> Search:
     """The plans of the step before, one step on."""
 
     def ahead(plan: Array, std: float, actions: int, feedback: int = 0) -> Belief:
@@ -157,63 +180,82 @@ def begin(planning: Planning, thought: Thought) -> Search:
 
     q, qbar = planning.game.agent.size, planning.game.adversary.size
     mine = ahead(thought.mine, BOLD, q, planning.feedback)
-    return Search(mine, ahead(thought.rival, WARY, qbar), ahead(thought.answer, CALM, qbar), thought.plans)
+    rival, answer = ahead(thought.rival, WARY, qbar), ahead(thought.answer, CALM, qbar)
+    evidence = thought.evidence
+    if len(planning.choices) > 1:
+        evidence = evidence + jnp.where(thought.time > 0, likelihood(planning, thought, obs), 0.0)
+    return Search(thought.time, obs, evidence, mine, rival, answer, thought.plans)
+
+
+def likelihood(planning: Planning, thought: Thought, obs: Float[Array, " p"]) -> Float[Array, " k"]:
+    """The logarithm of how likely each choice made what followed the last action."""
+    game, theirs = planning.game, planning.game.adversary.place(planning.choices)
+    mine = jnp.broadcast_to(planning.action(thought), (len(theirs), game.agent.size))
+    before = jnp.broadcast_to(whole(game, thought.seen), (len(theirs), game.predicted_size))
+    shares, actions = game.execute(mine, theirs)
+
+    def of(executed: Array) -> Array:
+        mean, epistemic, aleatoric = (x[:, : obs.shape[-1]] for x in planning.model.predict(before, executed, theirs))
+        variance = jnp.square(GRAIN * game.scale) + jnp.square(epistemic) + jnp.square(aleatoric)
+        return -(jnp.square(obs - mean) / variance + jnp.log(variance)).sum(-1) / 2
+
+    return jax.scipy.special.logsumexp(jnp.stack([of(executed) for executed in actions]), 0, shares[:, None])
 
 
 def conclude(planning: Planning, thought: Thought, search: Search) -> Thought:
     """Means, not best samples: they are steadier. What an adversary chose for an episode stays."""
     held = (planning.game.scope == "episode") & (thought.time > 0)
     answer = jnp.where(held, thought.answer, search.answer.mean)
-    return Thought(thought.time + 1, search.mine.mean, search.rival.mean, search.plans, answer)
+    plans = search.mine.mean, search.rival.mean, search.plans, answer
+    return Thought(thought.time + 1, search.seen, search.evidence, *plans)
 
 
 def rebut(planning: Planning, thought: Thought, plans: Float[Array, "m h qg"], obs: Float[Array, " p"]) -> Thought:
     """The second phase alone: an answer to the plans of another planner."""
-    search = begin(planning, thought)._replace(plans=plans)
+    search = begin(planning, thought, obs)._replace(plans=plans)
     rounds = planning.size.rounds * jnp.where(thought.time == 0, COLD, 1)
-    search = respond(planning, search, obs, thought.time, jnp.int32(0), rounds)
+    search = respond(planning, search, jnp.int32(0), rounds)
     return conclude(planning, thought, search._replace(plans=thought.plans))
 
 
-def pursue(planning: Planning, search: Search, obs: Array, time: Array, first: Array, rounds: Array) -> Search:
+def pursue(planning: Planning, search: Search, first: Array, rounds: Array) -> Search:
     """Rounds `first`, `first` + 1, ... of the first phase: the agent's plans against rivals."""
     size, game = planning.size, planning.game
     q, qbar = game.agent.size, game.adversary.size
-    fixed = game.scope == "episode" or not planning.opponent
-    certain = fixed_rivals(game, planning.opponent)[:, None] if fixed else None
-    rivals = certain.shape[0] if certain is not None else RIVALS
+    choices = planning.choices[:, None]
+    rivals = len(choices) or RIVALS
     plans = size.samples // rivals
 
     def round(i: Array, search: Search) -> Search:
-        keys = jax.random.split(dice(planning, time, 2 * i), 3)
+        keys = jax.random.split(dice(planning, search.time, 2 * i), 3)
         mine = draw(search.mine, plans, SMOOTHNESS, keys[0])
-        if certain is not None:
-            theirs = jnp.broadcast_to(certain, (rivals, size.horizon, qbar))
+        if len(choices):
+            theirs = jnp.broadcast_to(choices, (rivals, size.horizon, qbar))
         else:
             theirs = draw(search.rival, rivals, SMOOTHNESS, keys[1])
             theirs = theirs.at[2].set(game.adversary.unit(game.neutral)).at[3].set(search.answer.mean[:, :qbar])
         moves, eta = jnp.split(mine, [q + planning.feedback], -1)
         eta = eta[:, None] if planning.agent_eta else None
-        gains = returns(planning, obs, moves[:, None], theirs[None], eta, keys[2])
-        worst = gains.mean(1) if game.scope == "episode" else gains.min(1)
-        ours, good = refit(mine, worst, size.elite)
-        them, _ = refit(theirs, -(good @ gains), size.elite) if certain is None else (search.rival, good)
-        return Search(ours, them, search.answer, moves[jax.lax.top_k(worst, PLANS)[1]])
+        gains = returns(planning, search.seen, moves[:, None], theirs[None], eta, keys[2])
+        score = gains @ jax.nn.softmax(search.evidence) if len(choices) else gains.min(1)
+        ours, good = refit(mine, score, size.elite)
+        them, _ = (search.rival, good) if len(choices) else refit(theirs, -(good @ gains), size.elite)
+        return search._replace(mine=ours, rival=them, plans=moves[jax.lax.top_k(score, PLANS)[1]])
 
     return jax.lax.fori_loop(first, first + rounds, round, search)
 
 
-def respond(planning: Planning, search: Search, obs: Array, time: Array, first: Array, rounds: Array) -> Search:
+def respond(planning: Planning, search: Search, first: Array, rounds: Array) -> Search:
     """Rounds of the second phase: answers to the agent's plans, which stay."""
     game, size = planning.game, planning.size
     qbar = game.adversary.size
     lasting = game.scope == "episode"
 
     def round(i: Array, search: Search) -> Search:
-        keys = jax.random.split(dice(planning, time, 2 * i + 1))
+        keys = jax.random.split(dice(planning, search.time, 2 * i + 1))
         theirs = draw(search.answer, size.samples // PLANS, 1.0 if lasting else SMOOTHNESS, keys[0])
         eta = theirs[None, :, :, qbar:] if planning.response_eta else None
-        gains = returns(planning, obs, search.plans[:, None], theirs[None, :, :, :qbar], eta, keys[1])
+        gains = returns(planning, search.seen, search.plans[:, None], theirs[None, :, :, :qbar], eta, keys[1])
         return search._replace(answer=refit(theirs, -gains.mean(0), size.elite)[0])
 
     return jax.lax.fori_loop(first, first + rounds, round, search)
@@ -221,17 +263,6 @@ def respond(planning: Planning, search: Search, obs: Array, time: Array, first: 
 
 def dice(planning: Planning, time: Array, round: Array) -> PRNGKeyArray:
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(planning.seed), time), round)
-
-
-def fixed_rivals(game: Game, opponent: bool) -> Float[Array, "k qbar"]:
-    """Values that last for an episode, in [-1, 1]: they cover the box, as the agent does not know which it is.
-
-    They count alike: the worst of them would have every plan fit all timings at once, and none does.
-    """
-    if not opponent:
-        return game.adversary.unit(game.neutral)[None]
-    size = game.adversary.size
-    return lattice(1, RIVALS // 2) if size == 1 else lattice(size, 2)[:: max(1, 2**size // RIVALS)]
 
 
 def draw(belief: Belief, count: int, smoothness: float, key: PRNGKeyArray) -> Float[Array, "n h d"]:
@@ -286,8 +317,7 @@ def returns(
         total = total + weight * game.reward(obs, executed, adversary, following)
         return (following, weight * planning.discount * (1 - game.over(following)), total), None
 
-    whole = jnp.pad(obs, (0, game.predicted_size - obs.shape[-1]))  # with reports of what is not known of the task
-    carry = jnp.broadcast_to(whole, (*shape, whole.shape[-1])), jnp.ones(shape), jnp.zeros(shape)
+    carry = jnp.broadcast_to(whole(game, obs), (*shape, game.predicted_size)), jnp.ones(shape), jnp.zeros(shape)
     (last, weight, total), _ = jax.lax.scan(step, carry, (along, luck, omega))
     return total if planning.value is None else total + weight * planning.value(last)
 
@@ -301,6 +331,11 @@ def reaction(planning: Planning, plan: Float[Array, "_ _ qg"], obs: Float[Array,
     away = (obs - obs[:, 1:2])[..., : game.observation.size] / game.scale
     feedback = GAIN * feedback.reshape(*feedback.shape[:-1], *action.shape[-1:], -1)
     return jnp.clip(action + jnp.einsum("...qp,...p->...q", feedback, away), -1, 1)
+
+
+def whole(game: Game, obs: Float[Array, " p"]) -> Float[Array, " predicted"]:
+    """With reports of what is not known of the task."""
+    return jnp.pad(obs, (0, game.predicted_size - obs.shape[-1]))
 
 
 def inside(planning: Planning, obs: Float[Array, "*b p"]) -> Float[Array, "*b p"]:

@@ -225,19 +225,21 @@ def pursue(planning: Planning, search: Search, first: Array, rounds: Array) -> S
     choices = planning.choices[:, None]
     rivals = len(choices) or RIVALS
     plans = size.samples // rivals
+    shift = 1 - search.evidence.argmax() if len(choices) else 0  # the likeliest is second: `reaction`
+    weights = jnp.roll(jax.nn.softmax(search.evidence), shift)
 
     def round(i: Array, search: Search) -> Search:
         keys = jax.random.split(dice(planning, search.time, 2 * i), 3)
         mine = draw(search.mine, plans, SMOOTHNESS, keys[0])
         if len(choices):
-            theirs = jnp.broadcast_to(choices, (rivals, size.horizon, qbar))
+            theirs = jnp.broadcast_to(jnp.roll(choices, shift, 0), (rivals, size.horizon, qbar))
         else:
             theirs = draw(search.rival, rivals, SMOOTHNESS, keys[1])
             theirs = theirs.at[2].set(game.adversary.unit(game.neutral)).at[3].set(search.answer.mean[:, :qbar])
         moves, eta = jnp.split(mine, [q + planning.feedback], -1)
         eta = eta[:, None] if planning.agent_eta else None
         gains = returns(planning, search.seen, moves[:, None], theirs[None], eta, keys[2])
-        score = gains @ jax.nn.softmax(search.evidence) if len(choices) else gains.min(1)
+        score = gains @ weights if len(choices) else gains.min(1)
         ours, good = refit(mine, score, size.elite)
         them, _ = (search.rival, good) if len(choices) else refit(theirs, -(good @ gains), size.elite)
         return search._replace(mine=ours, rival=them, plans=moves[jax.lax.top_k(score, PLANS)[1]])
@@ -323,7 +325,7 @@ def returns(
 
 
 def reaction(planning: Planning, plan: Float[Array, "_ _ qg"], obs: Float[Array, "a b p"]) -> Float[Array, "a b q"]:
-    """What the agent does who is not where it would be against the mean rival (or answer), the second of them."""
+    """What the agent does who is not where it would be against the second rival: the mean one, or the likeliest."""
     game = planning.game
     action, feedback = jnp.split(plan, [game.agent.size], -1)
     if not feedback.size:

@@ -24,7 +24,7 @@ demo: $(VENV)/.installed
 	$(BIN)/rhucrl demo
 
 test: lint
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

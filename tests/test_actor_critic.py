@@ -45,14 +45,14 @@ def solved(sign: int = 0, reach: float = 0.0, lanes: int = 3, frozen: bool = Fal
     if frozen:  # the response to an agent that is already good
         problem = problem._replace(networks=problem.networks._replace(agent=solved()[1].networks.agent))
 
-    @compiled()
-    def improve(problem, key):
-        here = world(game, model, replay, sign)
-        corners = jnp.array([[-1.0], [1.0]])
-        return actor_critic.improve(here, problem, replay, corners, NUMBERS, frozen, lanes, 64, 4, 2000, 0.0, key)
-
-    problem, _ = improve(problem, jax.random.key(1))
+    problem, _ = improve(game, model, replay, problem, sign, frozen, lanes, jax.random.key(1))
     return world(game, model, replay, sign), problem
+
+
+@compiled("sign", "frozen", "lanes")
+def improve(game, model, replay, problem, sign, frozen, lanes, key):
+    here, corners = world(game, model, replay, sign), jnp.array([[-1.0], [1.0]])
+    return actor_critic.improve(here, problem, replay, corners, NUMBERS, frozen, lanes, 64, 4, 2000, 0.0, key)
 
 
 def value(solved) -> np.ndarray:
@@ -132,8 +132,8 @@ def test_a_gradient_keeps_its_direction_and_loses_its_length():
         np.testing.assert_allclose(gradient["w"], [0, left], rtol=1e-5)
 
 
-def imagined(**options):
-    """States after one and after two imagined steps, of three lanes: a network's, and both extremes held."""
+def two_steps(**options):
+    """What rolls out two imagined steps of three lanes: a network's, and both extremes held."""
     config = TrainConfig.preset("hopper", heads=2, model_width=8, width=8, **options)
     env = env_of(config)
     game, state = env.game, protocol.initial(config, env)
@@ -143,7 +143,7 @@ def imagined(**options):
     scale, networks = unit(game, NUMBERS.discount), state.learner.agent.networks
     arguments = networks, state.learner.agent.targets, starts, extremes, None, scale, NUMBERS, 2, jax.random.key(1)
     here = here._replace(limits=game.observation, normaliser=state.learner.normaliser)  # nothing has been seen yet
-    return actor_critic.rollouts(here, *arguments)
+    return functools.partial(actor_critic.rollouts, here, *arguments)
 
 
 @pytest.mark.parametrize("sign", [0, 1])
@@ -172,7 +172,8 @@ def test_recorded_innovations_make_a_biased_model_exact_where_the_agent_does_wha
 
 
 def test_a_probabilistic_mixture_executes_the_adversary_now_and_then():
-    apart = jnp.abs(jnp.diff(imagined(setting="action", mixture="probabilistic", strength=0.4).obs[1, 1:], axis=0))
+    imagine = two_steps(setting="action", mixture="probabilistic", strength=0.4)
+    apart = jnp.abs(jnp.diff(imagine().obs[1, 1:], axis=0))
     share = (apart.max(-1) > 1e-4).mean()
     assert 0.2 < share < 0.6
 
@@ -182,7 +183,8 @@ def test_an_adversary_of_an_episode_answers_once(monkeypatch, scope, held):
     answers = []
     execute = HostGame.execute
     monkeypatch.setattr(HostGame, "execute", lambda game, a, b: (answers.append(b[0]), execute(game, a, b))[1])
+    imagine = two_steps(setting="parameter", scope=scope)
     with jax.disable_jit():
-        imagined(setting="parameter", scope=scope)
+        imagine()
     first, second = answers
     assert (first == second).all() == held

@@ -27,6 +27,7 @@ def main() -> None:
     parser.add_argument("env")
     parser.add_argument("--core", type=int, default=None, help="where to run")
     asked, options = parser.parse_known_args()
+    version = source()
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         command = ["train", asked.env, *options, "--profile", "--run-dir", str(run)]
@@ -38,7 +39,7 @@ def main() -> None:
         return median(laps[episode - NEAR : episode + NEAR])
 
     row = {
-        "source": source(), "options": [asked.env, *options], **cost, "episodes": len(laps),
+        "source": version, "options": [asked.env, *options], **cost, "episodes": len(laps),
         "late_by_early": around(len(laps) - NEAR) / around(20), "profile": profile,
     }  # fmt: skip
     with (Path(__file__).parent / "results" / "long.jsonl").open("a") as file:

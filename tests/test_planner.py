@@ -13,6 +13,7 @@ import pytest
 import rhucrl
 from probes import GRID, Probe, Unsure, solution
 from rhucrl import cli
+from rhucrl.envs.game import Box
 from rhucrl.errors import UsageError
 from rhucrl.evaluation import planning as adversaries_that_plan
 from rhucrl.evaluation.arena import Actor, HostArena, JaxArena, play
@@ -33,6 +34,13 @@ def planning(game=None, model=None, etas=(0, 0), opponent=True, size=SIZE, **mor
         game, model or KnownModel(game), *numbers, size=size, agent_eta=etas[0], response_eta=etas[1],
         opponent=opponent, **more,
     )  # fmt: skip
+
+
+class Shoved(Probe):
+    """By many at once."""
+
+    adversary = property(lambda self: Box(-jnp.ones(6), jnp.ones(6)))
+    neutral = property(lambda self: jnp.zeros(6))
 
 
 class Table(eqx.Module):
@@ -140,6 +148,8 @@ def test_of_an_episodes_value_every_one_counts():
     game = Probe(certain=True, scope="episode")
     policy = planning(game)
     np.testing.assert_array_equal(policy.choices[:, 0], np.linspace(-1, 1, 5))
+    many = planning(Shoved(certain=True, scope="episode")).choices
+    assert 2 <= len(many) <= 10 and (jnp.abs(many) == 1).all(-1).sum() >= len(many) - 1
     first, _ = policy.act(policy.fresh(), jnp.ones(1))
     later, _ = policy.act(first, -jnp.ones(1))
     np.testing.assert_array_equal(first.answer, later.answer)
@@ -249,7 +259,7 @@ def test_mistakes():
     with pytest.raises(UsageError, match="does not give its dynamics"):
         rhucrl.Planner(rhucrl.make("hopper"))
     with pytest.raises(UsageError, match="budget_ms"):
-        rhucrl.Planner(env, budget_ms=1e-3)
+        rhucrl.Planner(env, budget_ms=1e-3, horizon=4, samples=100)
     with pytest.raises(UsageError, match="batch"):
         rhucrl.Planner(env, budget_ms=500.0, horizon=4, samples=100).predict(np.zeros((2, 3)))
 

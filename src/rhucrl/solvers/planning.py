@@ -125,7 +125,8 @@ class Planning(eqx.Module):
             return nobody
         if self.game.scope == "step":
             return nobody[:0]
-        return lattice(1, RIVALS // 2) if size == 1 else vertices_and_centre(size)[:: max(1, 2**size // RIVALS)]
+        points = lattice(1, RIVALS // 2) if size == 1 else vertices_and_centre(size)
+        return points[:: -(-len(points) // RIVALS)]
 
     @property
     def feedback(self) -> int:
@@ -195,9 +196,11 @@ def likelihood(planning: Planning, thought: Thought, obs: Float[Array, " p"]) ->
     shares, actions = game.execute(mine, theirs)
 
     def of(executed: Array) -> Array:
-        mean, epistemic, aleatoric = (x[:, : obs.shape[-1]] for x in planning.model.predict(before, executed, theirs))
-        variance = jnp.square(GRAIN * game.scale) + jnp.square(epistemic) + jnp.square(aleatoric)
-        return -(jnp.square(obs - mean) / variance + jnp.log(variance)).sum(-1) / 2
+        mean, epistemic, aleatoric = planning.model.predict(before, executed, theirs)
+        missed = obs - inside(planning, mean)[:, : len(obs)]
+        unsure = (jnp.square(epistemic) + jnp.square(aleatoric))[:, : len(obs)]
+        variance = jnp.square(GRAIN * game.scale) + unsure
+        return -(jnp.square(missed) / variance + jnp.log(variance)).sum(-1) / 2
 
     return jax.scipy.special.logsumexp(jnp.stack([of(executed) for executed in actions]), 0, shares[:, None])
 

@@ -105,13 +105,13 @@ def figure() -> None:
                 ax.plot(STRENGTHS, gains.T, ".", color=colour, alpha=0.4)
         ax.plot(STRENGTHS, optimum(setting), "k--", label="optimum")
         ax.set(title=setting, xlabel="strength α", ylabel="return over 500 steps")
-    axes[0].legend()
+    axes[0].legend(loc="lower left", fontsize=8)
     rows = read("masses")
     axes[2].plot(MASSES, np.mean([row["hedging"] for row in rows], 0), color="C0", label="hedging")
     for i, mass in enumerate(SURE):
         axes[2].plot(MASSES, np.mean([row["sure"][str(mass)] for row in rows], 0), color=f"C{i + 1}", label=f"sure of {mass:g}", lw=1)  # fmt: skip  # noqa: E501
     axes[2].set(title="parameter", xlabel="relative mass", ylabel="return over 200 steps")
-    axes[2].legend()
+    axes[2].legend(loc="lower left", fontsize=8)
     canvas.savefig(DOCS / "img" / "planner.png", dpi=110)
 
 

@@ -28,8 +28,8 @@ LONG = """## Long runs
 `python benchmarks/long.py` and the options of a row: `rhucrl train` with them on one core, everything included. The
 half-cheetah's is RH-UCRL against forces of 10 N. *Late by early* is the CPU time of an episode near the end by that of
 one near the twentieth (an inverted pendulum that learns plays longer episodes). Other work ran on the machine's other
-core, and now and then on this one. The run of `--speed fast` is of an older version, whose updates took a third longer
-and whose checkpoints still held the empty part of the replay. What the two speeds learn: [robots.md](robots.md).
+core, and now and then on this one. The run of `--speed fast` is of an older version, with slower updates
+and checkpoints that still held the empty part of the replay. What the two speeds learn: [robots.md](robots.md).
 """
 FIT = """## The cap on a fit
 

@@ -272,6 +272,24 @@ def test_a_budget_buys_rounds():
     assert env.boxes["agent"].contains(action) and int(thought.time) == 1
 
 
+def test_rounds_of_a_step_are_one_program():
+    """The search that begins is of the same types as one under way: else a later round would be compiled anew."""
+    policy = planning()
+    search = begin(policy, policy.fresh(), jnp.ones(1))
+    assert not any(x.weak_type for x in jax.tree.leaves(search))
+
+
+def test_samples_shrink_until_a_budget_suffices(monkeypatch):
+    """A round of each phase takes a quarter of a microsecond per sample, two of each one."""
+    monkeypatch.setattr(rhucrl.Planner, "_paces", lambda its, _: [0.25e-6 * its.policy.size.samples] * 2)
+    env = rhucrl.make("pendulum")
+    size = rhucrl.Planner(env, budget_ms=0.25, horizon=4, samples=1000).policy.size
+    assert 100 <= size.samples <= 220 and size.samples % 10 == 0
+    assert rhucrl.Planner(env, budget_ms=2.0, horizon=4, samples=1000).policy.size.samples == 1000
+    with pytest.raises(UsageError, match=r"budget_ms is 0.1; with this model a step takes at least 0.1\d* ms"):
+        rhucrl.Planner(env, budget_ms=0.1, horizon=4, samples=1000)
+
+
 def test_a_run_that_plans(tmp_path, capsys):
     """Train, resume, evaluate; the model of the run serves a planner, its critics do not exist."""
     options = ["--solver", "planner", "--horizon", "12", "--plan-steps", "4", "--plan-samples", "100",

@@ -176,7 +176,7 @@ def begin(planning: Planning, thought: Thought, obs: Float[Array, " p"]) -> Sear
 
     def ahead(plan: Array, std: float, actions: int, feedback: int = 0) -> Belief:
         moved = jnp.where(thought.time == 0, plan, jnp.concatenate([plan[1:], plan[-1:]]))
-        first = jnp.full(plan.shape, CALM).at[:, : actions + feedback].set(WARY).at[:, :actions].set(std)
+        first = jnp.full_like(plan, CALM).at[:, : actions + feedback].set(WARY).at[:, :actions].set(std)
         return Belief(moved, first, moved)
 
     q, qbar = planning.game.agent.size, planning.game.adversary.size

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from rhucrl.models.ensemble import shifted, smooth_gate
+from rhucrl.models.ensemble import affine, smooth_gate
 from rhucrl.solvers.networks import Perceptron, centred, twice, twins
 
 
@@ -38,6 +38,16 @@ def test_twins_are_two_networks_side_by_side(normalised):
 
 
 @pytest.mark.parametrize("stack", [(), (2,)])
-def test_a_bias_has_the_sum_of_the_rows_as_its_gradient(stack):
-    x, bias = jax.random.normal(jax.random.key(0), (*stack, 6, 5)), jnp.ones((*stack, 5))
-    check_grads(shifted, (x, bias), order=1, modes=("rev",), atol=2e-2, rtol=2e-2)
+@pytest.mark.parametrize("outputs", [1, 5])
+def test_an_affine_layer_has_the_gradients_of_one(stack, outputs):
+    shapes = (6, 4), (4, outputs), (outputs,)
+    keys = jax.random.split(jax.random.key(0), 3)
+    given = tuple(jax.random.normal(key, (*stack, *shape)) for key, shape in zip(keys, shapes, strict=True))
+    check_grads(affine, given, order=1, modes=("rev",), atol=2e-2, rtol=2e-2)
+
+
+def test_an_affine_layer_computes_no_gradient_that_nobody_asked_for():
+    x, weight, bias = jnp.ones((6, 4)), jnp.ones((4, 3)), jnp.zeros(3)
+    frozen = jax.make_jaxpr(jax.grad(lambda x: affine(x, weight, bias).sum()))(x)
+    moving = jax.make_jaxpr(jax.grad(lambda x, weight: affine(x, weight, bias).sum(), argnums=(0, 1)))(x, weight)
+    assert (str(frozen).count("dot_general"), str(moving).count("dot_general")) == (3, 4)  # one for the bias

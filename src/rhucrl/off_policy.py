@@ -127,8 +127,7 @@ def practise(
         earned, taken = earned + step.reward, taken + 1
         if store.count % options.every == 0 and exploration is not None:
             batches = store.draw(generator, max(1, round(options.updates * options.every)), options.batch)
-            key = jax.random.fold_in(keys[1], taken)
-            learner, told = timed("solving", update, learner, batches, players, options, key)
+            learner, told = timed("solving", update, learner, batches, players, options, keys[1])
             hosts = on_host(learner)
     return Practice(learner, store, earned, taken, {name: float(x) for name, x in told.items()})
 

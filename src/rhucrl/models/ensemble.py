@@ -7,12 +7,13 @@ epistemic uncertainty; the mean of their variances the aleatoric one.
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
+from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl import replay as store
@@ -22,19 +23,41 @@ from rhucrl.replay import Replay, statistics
 
 SAME = 1e-6  # heads that agree are so far apart, in units of a change: at 0 a standard deviation has no gradient
 FLOOR, CEILING = 1e-3, 1.0  # of the aleatoric standard deviation, in units of the change's own
+BROAD = 64  # columns and rows of a matrix that is worth a transposition
 
 
 @jax.custom_vjp
-def shifted(x: Float[Array, "*stack n w"], bias: Float[Array, "*stack w"]) -> Float[Array, "*stack n w"]:
-    """Every row plus the bias, whose gradient, the sum of the rows, is a product: a sum takes five times as long."""
-    return x + bias[..., None, :]
+def affine(
+    x: Float[Array, "*stack n d"], weight: Float[Array, "*stack d w"], bias: Float[Array, "*stack w"]
+) -> Float[Array, "*stack n w"]:
+    """`x @ weight + bias`; its gradients are products of matrices that lie in memory as the fastest product reads them.
+
+    A product that transposes on the way takes a fifth longer than one after a transposition, where rows are a power
+    of two long; a sum over rows takes five times as long as a product with ones.
+    """
+    return x @ weight + bias[..., None, :]
 
 
-def _shifted_back(_: None, g: Float[Array, "*stack n w"]) -> tuple[Array, Array]:
-    return g, (jnp.ones((*g.shape[:-2], 1, g.shape[-2])) @ g)[..., 0, :]
+def transposed(matrix: Float[Array, "*stack n m"]) -> Float[Array, "*stack m n"]:
+    """Before it is used, where that pays."""
+    return jax.lax.optimization_barrier(matrix.mT) if min(matrix.shape[-2:]) >= BROAD else matrix.mT
 
 
-shifted.defvjp(lambda x, bias: (shifted(x, bias), None), _shifted_back)
+def _affine_forward(x: Any, weight: Any, bias: Any) -> tuple[Array, tuple[Any, Any]]:
+    given = tuple(given.value for given in (x, weight, bias))
+    return affine(*given), (given[0] if weight.perturbed else None, given[1] if x.perturbed else None)
+
+
+def _affine_back(kept: tuple[Array | None, Array | None], g: Any) -> tuple[Array | None, Array | None, Array | None]:
+    if isinstance(g, SymbolicZero):
+        return None, None, None
+    x, weight = kept
+    dx = None if weight is None else g @ transposed(weight)
+    dw = None if x is None else (g.mT @ x).mT if g.shape[-1] == 1 else transposed(x) @ g
+    return dx, dw, (jnp.ones((*g.shape[:-2], 1, g.shape[-2])) @ g)[..., 0, :]
+
+
+affine.defvjp(_affine_forward, _affine_back, symbolic_zeros=True)
 
 
 @jax.custom_jvp
@@ -72,9 +95,9 @@ class Heads(eqx.Module):
     def __call__(self, x: Float[Array, "b d"]) -> tuple[Float[Array, "h b p"], Float[Array, "h b p"]]:
         """Mean and standard deviation of the normalised change, per head."""
         z = jnp.broadcast_to(x, (len(self.first), *x.shape))
-        z = smooth_gate(shifted(z @ self.first, self.first_bias))
-        z = smooth_gate(shifted(z @ self.hidden, self.hidden_bias))
-        mean, raw = jnp.split(shifted(z @ self.last, self.last_bias), 2, -1)
+        z = smooth_gate(affine(z, self.first, self.first_bias))
+        z = smooth_gate(affine(z, self.hidden, self.hidden_bias))
+        mean, raw = jnp.split(affine(z, self.last, self.last_bias), 2, -1)
         return mean, jnp.exp(soft_range(raw, jnp.log(FLOOR), jnp.log(CEILING)))
 
 

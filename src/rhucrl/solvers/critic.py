@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from rhucrl.models.ensemble import shifted
+from rhucrl.models.ensemble import affine
 from rhucrl.solvers.networks import Layer
 
 
@@ -40,7 +40,7 @@ class Critic(eqx.Module):
     def __call__(self, x: Float[Array, "*b p"]) -> Float[Array, "*b"]:
         *batch, inputs = x.shape
         x = x.reshape(-1, inputs)
-        x = jnp.concatenate([x, wave(shifted(x @ self.frequencies, self.phases))], -1)
+        x = jnp.concatenate([x, wave(affine(x, self.frequencies, self.phases))], -1)
         for layer in self.layers[:-1]:
             x = jax.nn.relu(layer(x))
         return self.layers[-1](x).reshape(batch)

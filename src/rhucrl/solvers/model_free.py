@@ -85,7 +85,7 @@ def begin(players: Sequence[Player], scale: Any, options: Options, key: PRNGKeyA
 
 def unit_policy(net: Perceptron, normaliser: Normaliser) -> Gaussian:
     """The policy of a network, acting in the unit box."""
-    one = jnp.ones(net.layers[-1].bias.shape[0] // 2)
+    one: Any = np.ones(net.layers[-1].bias.shape[0] // 2, np.float32)
     return Gaussian(net, normaliser, Box(-one, one))
 
 
@@ -99,18 +99,17 @@ def executed(options: Options, alpha: Array, actions: list[Array]) -> list[tuple
 
 
 def loss(
-    networks: Networks, learner: Learner, batch: Batch, players: tuple[Player, ...], options: Options,
-    key: PRNGKeyArray,
+    networks: Networks, learner: Learner, batch: Batch, noise: Float[Array, "2 n outputs"],
+    players: tuple[Player, ...], options: Options,
 ) -> tuple[Array, dict[str, Array]]:  # fmt: skip
     """The critics' regression to the soft value, each player's gain, and the temperatures that hold the entropies."""
     frozen, policies = jax.lax.stop_gradient, [unit_policy(net, learner.normaliser) for net in networks.actors]
     temperatures = 0.0 if options.deterministic else jnp.exp(frozen(networks.log_temperatures))
     temperatures = jnp.broadcast_to(jnp.asarray(temperatures), len(players))
 
-    def drawn(obs: Array, key: PRNGKeyArray) -> tuple[list[Array], list[Array]]:
+    def drawn(obs: Array, noise: Array) -> tuple[list[Array], list[Array]]:
         if options.deterministic:
             return [policy(obs) for policy in policies], [jnp.zeros(obs.shape[0])] * len(players)
-        noise = jax.random.normal(key, (obs.shape[0], sum(player.size for player in players)))
         cuts = np.cumsum([player.size for player in players])[:-1].tolist()
         sampled = [policy.sample(obs, part) for policy, part in zip(policies, jnp.split(noise, cuts, -1), strict=True)]
         return [action for action, _ in sampled], [density for _, density in sampled]
@@ -124,8 +123,7 @@ def loss(
         values = sum(share * judged(critics, obs, x) for share, x in outcomes)
         return sign * (sign * jnp.asarray(values)).min(0)
 
-    keys = jax.random.split(key)
-    actions, densities = frozen(drawn(batch.following, keys[0]))
+    actions, densities = frozen(drawn(batch.following, noise[0]))
     later = worth(learner.targets, batch.following, actions, players[0].sign)
     for player, temperature, density in zip(players, temperatures, densities, strict=True):
         later = later - player.sign * temperature * density
@@ -133,7 +131,7 @@ def loss(
     errors = judged(networks.critics, batch.obs, batch.action) - goal
     critic_loss = jnp.square(errors).mean(-1).sum() / 2
 
-    actions, densities = drawn(batch.obs, keys[1])
+    actions, densities = drawn(batch.obs, noise[1])
     total, entropies = critic_loss, []
     for i, (player, density) in enumerate(zip(players, densities, strict=True)):
         mine = [action if i == j else frozen(action) for j, action in enumerate(actions)]
@@ -148,11 +146,10 @@ def loss(
 def update(
     learner: Learner, batches: Batch, players: tuple[Player, ...], options: Options, key: PRNGKeyArray
 ) -> tuple[Learner, dict[str, Array]]:
-    """A gradient step on each of the batches."""
+    """A gradient step on each of the batches; their noise comes of the key and of how many steps there were before."""
 
-    def step(learner: Learner, drawn: tuple[Batch, PRNGKeyArray]) -> tuple[Learner, dict[str, Array]]:
-        batch, key = drawn
-        gradient, told = jax.grad(loss, has_aux=True)(learner.networks, learner, batch, players, options, key)
+    def step(learner: Learner, drawn: tuple[Batch, Array]) -> tuple[Learner, dict[str, Array]]:
+        gradient, told = jax.grad(loss, has_aux=True)(learner.networks, learner, *drawn, players, options)
         descent, optimiser = adam.update(gradient, learner.optimiser)
         if options.patience > 1:
             moves = (optimiser.count % options.patience == 0).astype(jnp.float32)
@@ -162,8 +159,9 @@ def update(
         targets = towards(learner.targets, networks.critics, jnp.float32(options.target_rate))
         return learner._replace(networks=networks, targets=targets, optimiser=optimiser), told
 
-    count = batches.reward.shape[0]
-    learner, told = jax.lax.scan(step, learner, (batches, jax.random.split(key, count)))
+    shape = (*batches.reward.shape, sum(player.size for player in players))
+    noise = jax.random.normal(jax.random.fold_in(key, learner.optimiser.count), (shape[0], 2, *shape[1:]))
+    learner, told = jax.lax.scan(step, learner, (batches, noise))
     return learner, jax.tree.map(lambda x: x.mean(0), told)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.envs.game import Box, unwound
-from rhucrl.models.ensemble import shifted, smooth_gate
+from rhucrl.models.ensemble import affine, smooth_gate
 
 CALMEST, WILDEST = -5.0, 1.0  # logarithms of a policy's standard deviation, before it is squashed
 
@@ -28,7 +28,7 @@ class Layer(eqx.Module):
         self.bias = jnp.zeros(outputs)
 
     def __call__(self, x: Float[Array, "*stack n inputs"]) -> Float[Array, "*stack n outputs"]:
-        return shifted(x @ self.weight, self.bias)
+        return affine(x, self.weight, self.bias)
 
 
 @jax.custom_jvp

@@ -246,7 +246,7 @@ def against_peers(rounds: int, progress: Progress) -> list[dict[str, Any]]:
     python, script = peer_python(progress), str(Path(__file__).parent / "peer.py")
     kinds = [("sac", "Pendulum-v1", 1000, 1000), ("ppo", "Pendulum-v1", 1600, 8000)]
     speeds: dict[tuple[str, str, str], list[float]] = {}
-    for i in range(max(rounds // 2, 1)):
+    for i in range((rounds + 1) // 2):
         for algo, task, warm, steps in kinds:
             for library in LIBRARIES:
                 progress.update(rounds + 1, f"{library} {algo}")

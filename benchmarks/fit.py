@@ -2,9 +2,9 @@
 
     python benchmarks/fit.py [--episodes 30]
 
-A run of H-UCRL is played; after some of its episodes the model is fitted from the same weights with the preset's cap and
-with as many steps as twenty epochs over all data take (both may stop early), a few times each with other batches, and
-all are judged by their median one-step error on the run's next episode, in units of the changes' standard deviation.
+A run of H-UCRL is played; after some of its episodes the model is fitted from the same weights with the preset's cap
+and with as many steps as twenty epochs over all data take (both may stop early), a few times each with other batches.
+All are judged by their median one-step error on the run's next episode, in units of the changes' standard deviation.
 Results go to results/fit.json.
 """
 

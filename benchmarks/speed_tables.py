@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from statistics import mean
 
 from rows import RESULTS, read
 from tables import DOCS, table
@@ -28,8 +29,8 @@ LONG = """## Long runs
 `python benchmarks/long.py` and the options of a row: `rhucrl train` with them on one core, everything included. The
 half-cheetah's is RH-UCRL against forces of 10 N. *Late by early* is the CPU time of an episode near the end by that of
 one near the twentieth (an inverted pendulum that learns plays longer episodes). Other work ran on the machine's other
-core, and now and then on this one. The run of `--speed fast` is of an older version, with slower updates
-and checkpoints that still held the empty part of the replay. What the two speeds learn: [robots.md](robots.md).
+core, and now and then on this one. The run of `--speed full` is of an older version, with slower updates. What the two
+speeds learn: [robots.md](robots.md).
 """
 FIT = """## The cap on a fit
 
@@ -100,12 +101,14 @@ def shares(profile: dict[str, float]) -> list[str]:
 def fits(rows: list[dict]) -> str:
     lines = [
         [str(row["transitions"])] + [
-            f"{row[name]['error']:.3f} ({row[name]['steps']} steps, {row[name]['cpu_seconds']:.1f} s)"
-            for name in ("capped", "twenty epochs")
+            cell for fit in (row["capped"], row["twenty epochs"]) for cell in (
+                f"{mean(fit['errors']):.4f} ({' '.join(f'{error:.4f}' for error in fit['errors'])})",
+                f"{fit['steps']}, {fit['cpu_seconds']:.1f} s",
+            )
         ]
         for row in rows
     ]  # fmt: skip
-    return table("transitions | capped | twenty epochs", lines)
+    return table("transitions | capped: error (each) | steps | twenty epochs: error (each) | steps", lines)
 
 
 def write() -> None:

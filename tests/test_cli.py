@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,7 +36,9 @@ def training(monkeypatch):
     return module
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["list", "algos"], ["train", "--algo", "x"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["train", "--help"], ["list", "algos"], ["train", "--algo", "x"]]
+)
 def test_help_and_mistakes_are_answered_without_jax(arguments):
     code = (
         "import sys, rhucrl.cli\n"
@@ -45,6 +48,10 @@ def test_help_and_mistakes_are_answered_without_jax(arguments):
     )
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_version_is_told():
+    assert run("--version").stdout == f"rhucrl {version('rhucrl')}\n"
 
 
 def test_every_option_is_explained():

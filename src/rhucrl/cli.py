@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import tyro
 from tyro.conf import Positional, Suppress, arg
 
+from rhucrl import __version__
 from rhucrl.algorithms import EVERY
 from rhucrl.cli_attack import Attack, Evaluate, RunFolder, print_table
 from rhucrl.cli_bench import Bench
@@ -216,7 +217,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            return _parse(list(sys.argv[1:] if argv is None else argv)).run()
+            arguments = list(sys.argv[1:] if argv is None else argv)
+            if arguments == ["--version"]:
+                print(f"rhucrl {__version__}")
+                return 0
+            return _parse(arguments).run()
     except UsageError as error:
         return _fail(error, 2)
     except (DiskError, SimulationError) as error:

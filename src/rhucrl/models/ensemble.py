@@ -23,7 +23,6 @@ from rhucrl.replay import Replay, statistics
 
 SAME = 1e-6  # heads that agree are so far apart, in units of a change: at 0 a standard deviation has no gradient
 FLOOR, CEILING = 1e-3, 1.0  # of the aleatoric standard deviation, in units of the change's own
-EPOCHS = 20  # over all data, that a fit may make at its full learning rate
 BROAD = 64  # columns and rows of a matrix that is worth a transposition
 
 
@@ -177,7 +176,7 @@ def fit(
 ) -> tuple[Ensemble, optax.OptState, Fit]:
     """Gaussian maximum likelihood with bootstrap weights.
 
-    At most `rounds` rounds of `steps` gradient steps, slowing down where that is less than EPOCHS epochs; stops when the validation error passes 1.1 times its
+    At most `rounds` rounds of `steps` gradient steps; stops when the validation error passes 1.1 times its
     minimum, and restores the weights of the minimum (`ssec:model_learning`).
     """
     data, filled = replay.data, replay.filled
@@ -187,8 +186,7 @@ def fit(
     x, y = (raw - inputs[0]) / inputs[1], (change - changes[0]) / changes[1]
     skip = None if model.skip is None else ridge(x, y, filled * (1 - replay.held_out))
     y = y if skip is None else y - x @ skip
-    most = rounds * steps
-    slowest = jnp.minimum(most * batch / (EPOCHS * jnp.maximum(replay.size, 1)), 1.0)
+    adam = optimiser(learning_rate)
 
     def loss(heads: Heads, index: Array) -> Array:
         mean, std = heads(x[index])
@@ -201,18 +199,16 @@ def fit(
         error = jnp.square(heads(x[judges])[0].mean(0) - y[judges]).mean(-1)
         return present @ error / jnp.maximum(present.sum(), 1)
 
-    def step(carry, drawn):
-        (heads, state), (key, done) = carry, drawn
+    def step(carry, key):
+        heads, state = carry
         index = jax.random.randint(key, (batch,), 0, jnp.maximum(replay.size, 1))
         value, gradient = jax.value_and_grad(loss)(heads, index)
-        adam = optimiser(learning_rate * (1 - (1 - slowest) * done / most))
         change, state = adam.update(gradient, state, heads)
         return (jax.tree.map(jnp.add, heads, change), state), value
 
     def one_round(carry):
         i, heads, state, best, error, least, _ = carry
-        keys = jax.random.split(jax.random.fold_in(key, i), steps)
-        (heads, state), losses = jax.lax.scan(step, (heads, state), (keys, i * steps + jnp.arange(steps)))
+        (heads, state), losses = jax.lax.scan(step, (heads, state), jax.random.split(jax.random.fold_in(key, i), steps))
         error = validation(heads)
         better = error <= least
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), heads, best)

@@ -74,7 +74,17 @@ class Train(TrainConfig):
     def _config(self, seed: int) -> TrainConfig:
         values: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(TrainConfig)}
         values["seed"] = seed
-        return TrainConfig(**values)
+        return TrainConfig(**values | self._own_place())
+
+    def _own_place(self) -> dict[str, Any]:
+        """Of an environment of one's own: what it has chosen itself, held against what was asked for."""
+        if ":" not in self.env:
+            return {}
+        from rhucrl.envs import imported
+        from rhucrl.envs.own import adopt
+
+        place = (self.setting, self.strength, self.scope, self.mixture, self.horizon)
+        return adopt(self.env, imported(self.env), *place, plain="adversarial").game.options()
 
     def _folder(self, seed: int) -> Path:
         if self.run_dir and len(self.seeds) == 1:
@@ -117,6 +127,10 @@ class Resume:
     """The run's folder."""
     episodes: int | None = None
     """Go on to this number of episodes instead of the run's own."""
+    env: str | None = None
+    """module:make of the environment, where it is one of your own."""
+    trust: bool = False
+    """Import the environment by the name in the run's folder, which runs its code: only for runs that you trust."""
 
     def run(self) -> int:
         from rhucrl import training
@@ -129,7 +143,8 @@ class Resume:
         _keep_compiled()
         total = self.episodes or run.config["episodes"]
         with _resumable(self.run_dir), Progress(total, f"{run.config['algo']} {run.config['env']}") as progress:
-            training.resume(self.run_dir, episodes=self.episodes, progress=progress)
+            env = training.env_named(run.config, self.env)
+            training.resume(self.run_dir, episodes=self.episodes, progress=progress, env=env, trust=self.trust)
         return 0
 
 
@@ -259,6 +274,8 @@ def _with_presets(arguments: list[str]) -> dict[str, Any]:
         return COMMANDS
     hints = get_type_hints(TrainConfig)
     fields = [(name, hints[name], value) for name, value in numbers.items()]
+    if ":" in env:  # it may have chosen its setting itself
+        fields.append(("setting", Setting | None, None))
     return COMMANDS | {"train": dataclasses.make_dataclass("Train", fields, bases=(Train,), frozen=True)}
 
 

@@ -45,6 +45,8 @@ class Subject:
     """In the action setting: noisy (the default) or probabilistic."""
     horizon: int | None = None
     """Steps per episode; by default the environment's."""
+    trust: bool = False
+    """Run the code that a file names or holds: the environment of a run of one's own, a .zip of Stable-Baselines3."""
     budget_ms: float | None = None
     """A planner's milliseconds per step, instead of a number of rounds: returns then depend on the machine."""
 
@@ -57,19 +59,20 @@ class Subject:
         from rhucrl.compilation import enable_cache
 
         enable_cache()
-        import rhucrl
+        from rhucrl.agent import load, stored_config
         from rhucrl.envs import make
+        from rhucrl.envs.stored import is_own
         from rhucrl.evaluation.foreign import FILES, load_policy
 
         if self.env is None:
             if ":" in self.policy or Path(self.policy).suffix in FILES:
                 raise UsageError(f"{self.policy} does not say where it plays: name its environment with --env")
-            from rhucrl import training
-
-            agent = rhucrl.load(self.policy)
-            return in_time(agent, env := training.env_of(agent.config), self.budget_ms), env
-        env = make(self.env, **{**place, "setting": self.setting or "adversarial"})
-        return in_time(load_policy(self.policy, env), env, self.budget_ms), env
+            agent = load(self.policy, trust=self.trust)
+            return in_time(agent, agent.env, self.budget_ms), agent.env
+        if Path(self.policy).is_dir() and not given and is_own((stored := stored_config(self.policy)).env):
+            place = {name: getattr(stored, name) for name in PLACE}
+        env = make(self.env, **{**place, "setting": place["setting"] or "adversarial"})
+        return in_time(load_policy(self.policy, env, self.trust), env, self.budget_ms), env
 
 
 def in_time(policy: Any, env: ZeroSumEnv, budget_ms: float | None) -> Any:
@@ -95,6 +98,10 @@ class Evaluate:
     """Random seed of the evaluation."""
     episodes: int = 10
     """Episodes to average over."""
+    env: str | None = None
+    """module:make of the environment, where it is one of your own."""
+    trust: bool = False
+    """Import the environment by the name in the run's folder, which runs its code: only for runs that you trust."""
     budget_ms: float | None = None
     """A planner's milliseconds per step, instead of a number of rounds."""
     sweep: str | None = None
@@ -102,7 +109,7 @@ class Evaluate:
     worst value that a search finds; with a plot, sweep.png in the run's folder."""
 
     def run(self) -> int:
-        agent, env = Subject(str(self.run_dir), budget_ms=self.budget_ms).meet()
+        agent, env = Subject(str(self.run_dir), env=self.env, trust=self.trust, budget_ms=self.budget_ms).meet()
         if self.sweep is not None:
             return self._sweep(agent, env, *parsed_sweep(self.sweep))
         from rhucrl.evaluation.arena import arena, gains

@@ -196,9 +196,9 @@ class TrainConfig:
             raise UsageError(f"--algo {self.algo} has an adversary that acts at every step: leave --scope out")
 
     @classmethod
-    def preset(cls, env: str, speed: Speed = "fast", **given: Any) -> TrainConfig:
-        """The configuration for an environment: its preset, and what is given."""
-        numbers = preset(env, given.get("algo", cls.algo), speed, given.get("solver"))
+    def preset(cls, env: str, speed: Speed = "fast", numbers_of: str | None = None, **given: Any) -> TrainConfig:
+        """The configuration for an environment: its preset (or that of `numbers_of`), and what is given."""
+        numbers = preset(numbers_of or env, given.get("algo", cls.algo), speed, given.get("solver"))
         return cls(**{"env": env, **numbers, **given})
 
 

@@ -21,7 +21,7 @@ from rhucrl.models.known import KnownModel
 from rhucrl.models.prediction import Model
 from rhucrl.solvers import planning
 from rhucrl.solvers.planning import Planning, Size, Thought
-from rhucrl.solvers.policies import fresh, predict
+from rhucrl.solvers.policies import checked, fresh, predict
 
 VALUED = 3  # steps of a plan with a value at its end: what follows a step is a value's business, which can react
 LEARNED = Size(TrainConfig.plan_steps, TrainConfig.plan_samples)
@@ -92,18 +92,20 @@ class Planner:
         self._thought = None
 
     def predict(
-        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
     ) -> tuple[np.ndarray, Any]:
         """The action at one observation or a batch of them, and the thought behind it.
 
-        Give the thought to the next call; without it the planner goes on from its last one, until `reset()`.
+        Give the thought to the next call; without it the planner goes on from its last one, until `reset()`. Where
+        `episode_start` is true it begins anew. A plan has no noise: `deterministic` changes nothing.
         """
-        obs = np.asarray(observation, np.float32)
+        obs = checked(observation, self.game.observation.size)
         thought = self._last(obs) if state is None else state
         if self.budget_ms is None:
-            action, self._thought = predict(self.policy, obs, thought)
+            action, self._thought = predict(self.policy, obs, thought, episode_start)
         else:
-            action, self._thought = self._in_time(obs, thought, self.budget_ms)
+            begins = episode_start is not None and bool(np.any(episode_start))
+            action, self._thought = self._in_time(obs, None if begins else thought, self.budget_ms)
         return action, self._thought
 
     def _last(self, obs: np.ndarray) -> Any:

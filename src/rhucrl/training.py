@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import equinox as eqx
 import jax
@@ -15,11 +17,15 @@ import numpy as np
 from rhucrl import envs, off_policy, on_policy, protocol
 from rhucrl.algorithms import MODEL_FREE
 from rhucrl.config import TrainConfig
+from rhucrl.doubts import Doubts
 from rhucrl.envs.face import ZeroSumEnv
+from rhucrl.envs.game import Game
+from rhucrl.envs.stored import game_of, is_game_of, is_own, record_of
 from rhucrl.errors import SimulationError, UsageError
 from rhucrl.models import gaussian_process
 from rhucrl.runs import Run
 from rhucrl.timing import Clock, timed
+from rhucrl.trees import load_tree, read_meta
 
 
 class Progress(Protocol):
@@ -34,7 +40,9 @@ class Silent:
 
 
 PROTOCOLS: dict[str, Any] = {"off-policy": off_policy, "on-policy": on_policy}
+PLACE = ("setting", "strength", "scope", "mixture", "reward", "action_cost", "horizon")
 State = Any  # of one of the protocols
+After = Callable[[State, dict[str, Any]], Any]
 
 
 def protocol_of(config: TrainConfig) -> Any:
@@ -42,69 +50,131 @@ def protocol_of(config: TrainConfig) -> Any:
     return PROTOCOLS[MODEL_FREE[config.algo].learner] if config.algo in MODEL_FREE else protocol
 
 
-def env_of(config: TrainConfig) -> ZeroSumEnv:
-    names = ("setting", "strength", "scope", "mixture", "reward", "action_cost", "horizon")
-    return envs.make(config.env, **{name: getattr(config, name) for name in names})
+class Policy(NamedTuple):
+    """What a policy's folder holds: the two players, and the game that they were made for."""
+
+    players: Any
+    game: Game
+
+
+def env_of(config: TrainConfig, trust: bool = False) -> ZeroSumEnv:
+    """The environment that a configuration names. One of somebody's own is imported, which runs code, with `trust`."""
+    if not trust and is_own(config.env):
+        named = f"the environment {config.env!r} is its owner's code, which a stored name does not run"
+        other = ", or trust the name (--trust, trust=True)" if ":" in config.env else ""
+        raise UsageError(f"{named}: give the environment (--env module:make, env=...){other}")
+    return envs.make(config.env, **{name: getattr(config, name) for name in PLACE})
+
+
+def env_named(options: Mapping[str, Any], name: str | None) -> ZeroSumEnv | None:
+    """The environment that a user names for a run or a policy, under the conditions that are stored with it."""
+    if name is None:
+        return None
+    if ":" not in name and name != options["env"]:
+        raise UsageError(f"the run is one of {options['env']}, not of {name}: leave --env out")
+    names = PLACE if ":" not in name else ("setting", "strength", "scope", "mixture", "horizon")
+    return envs.make(name, **{option: options[option] for option in names})
 
 
 def train(
-    config: TrainConfig, folder: str | Path, progress: Progress | None = None, env: ZeroSumEnv | None = None
-) -> State:
-    """A new run in `folder`."""
-    env = env or env_of(config)  # before there is a folder
+    config: TrainConfig, folder: str | Path, progress: Progress | None = None, env: ZeroSumEnv | None = None,
+    after: After | None = None,
+) -> State:  # fmt: skip
+    """A new run in `folder`; whoever names an environment of their own in `config` trusts it."""
+    env = env or env_of(config, trust=True)  # before there is a folder
+    demand_soluble(config, env)
+    with Run.create(folder, config) as run:
+        return advance(run, config, env, protocol_of(config).initial(config, env), 0, progress or Silent(), after)
+
+
+def demand_soluble(config: TrainConfig, env: ZeroSumEnv) -> None:
     if config.model == "gp":
         gaussian_process.demand(config, env.game)
-    with Run.create(folder, config) as run:
-        return advance(run, config, env, protocol_of(config).initial(config, env), 0, progress or Silent())
 
 
-def resume(folder: str | Path, episodes: int | None = None, progress: Progress | None = None) -> State:
-    """Go on with a run, to the same numbers as if it had never stopped; `episodes` may prolong it."""
+def resume(
+    folder: str | Path, episodes: int | None = None, progress: Progress | None = None, env: ZeroSumEnv | None = None,
+    trust: bool = False, more: int | None = None, after: After | None = None,
+) -> State:  # fmt: skip
+    """Go on with a run, to the same numbers as if it had never stopped.
+
+    It goes on to the number of episodes that it was asked for, to a larger one (`episodes`), or for so many `more`.
+    """
     run = Run.open(folder)
     config = config_of(run.folder, run.config)
-    longer = dataclasses.replace(config, episodes=episodes or config.episodes)
-    if longer.episodes < config.episodes:
-        raise UsageError(f"--episodes is {longer.episodes}; the run was asked for {config.episodes} already")
-    env = env_of(config)
+    env = env or env_of(config, trust)
     with run:
-        state, done = protocol_of(config).initial(longer, env), 0
-        if found := run.load_checkpoint(lambda meta: state_like(config, meta["episodes"])):
-            last, saved, _ = found
-            state, done = with_room(saved, state), last + 1
+        found = run.load_checkpoint(lambda meta: state_like(config, env.game, meta["episodes"]))
+        done = found[0] + 1 if found else 0
+        until = done + more if more else episodes or config.episodes
+        if until < config.episodes and not more:
+            raise UsageError(f"--episodes is {until}; the run was asked for {config.episodes} already")
+        longer = dataclasses.replace(config, episodes=max(until, config.episodes))
+        state = protocol_of(config).initial(longer, env)
+        state = with_room(found[1], state) if found else state
         run.truncate_metrics(done - 1)
         if longer != config:
             run.reconfigure(longer)
-        return advance(run, longer, env, state, done, progress or Silent())
+        return advance(run, longer, env, state, done, progress or Silent(), after, until)
 
 
-def last_state(folder: str | Path) -> State:
+def last_state(folder: str | Path, game: Game) -> State:
     """The state of a run at its last checkpoint."""
     run = Run.open(folder)
     config = config_of(run.folder, run.config)
-    if (found := run.load_checkpoint(lambda meta: state_like(config, meta["episodes"]))) is None:
+    if (found := run.load_checkpoint(lambda meta: state_like(config, game, meta["episodes"]))) is None:
         raise UsageError(f"{folder} has no checkpoint yet: wait for its first episode")
     return found[1]
 
 
-def advance(run: Run, config: TrainConfig, env: ZeroSumEnv, state: State, done: int, progress: Progress) -> State:
-    """Episodes `done`, `done` + 1, ...: played, logged, and saved in the order that makes a kill harmless."""
-    clock = Clock()
-    progress.update(done, "compiling" if done < config.episodes else "done")
-    for index in range(done, config.episodes):
+def advance(
+    run: Run | None, config: TrainConfig, env: ZeroSumEnv, state: State, done: int, progress: Progress,
+    after: After | None = None, until: int | None = None,
+) -> State:  # fmt: skip
+    """Episodes `done`, `done` + 1, ...: played, logged, and saved in the order that makes a kill harmless.
+
+    Without a run nothing is saved. `after(state, metrics)` is called after each episode, and ends it by False.
+    """
+    clock, until, doubts = Clock(), config.episodes if until is None else until, Doubts(env.game)
+    progress.update(done, "compiling" if done < until else "done")
+    for index in range(done, until):
         state, metrics = protocol_of(config).episode(config, env, state, index)
         demand_numbers(metrics)
-        timed("checkpointing", save, run, config, state, metrics, env.game.horizon)
-        run.append_timing({"episode": index, **clock.lap()})
+        if run is not None:
+            timed("checkpointing", save, run, config, state, metrics, env.game)
+            run.append_timing({"episode": index, **clock.lap()})
         progress.update(index + 1, f"return {metrics['return']:.0f}  " + remark(config, metrics))
+        if doubt := doubts.of(metrics):
+            warnings.warn(doubt, stacklevel=2)
+        if after is not None and after(state, metrics) is False:
+            break
     return state
 
 
-def save(run: Run, config: TrainConfig, state: State, metrics: dict[str, Any], horizon: int) -> None:
-    options, index = dataclasses.asdict(config), metrics["episode"]
+def save(run: Run, config: TrainConfig, state: State, metrics: dict[str, Any], game: Game) -> None:
+    meta, index = {"config": dataclasses.asdict(config), "game": record_of(game)}, metrics["episode"]
     run.append_metrics(metrics)
-    run.save_policy(state.output, {"config": options, "episode": metrics["output_episode"]})
-    run.save_policy(state.last, {"config": options, "episode": index}, "policy-last")
-    run.save_checkpoint(index, without_room(state, (index + 1) * horizon), {"episodes": index + 1})
+    run.save_policy(Policy(state.output, game), {**meta, "episode": metrics["output_episode"]})
+    run.save_policy(Policy(state.last, game), {**meta, "episode": index}, "policy-last")
+    run.save_checkpoint(index, without_room(state, (index + 1) * game.horizon), {"episodes": index + 1})
+
+
+def policy_config(folder: Path) -> TrainConfig:
+    """The configuration that a saved policy was learned with."""
+    meta = read_meta(folder)
+    if "config" not in meta:
+        raise UsageError(f"{folder} holds no policy: name a run's folder or a saved policy")
+    return config_of(folder, meta["config"])
+
+
+def load_policy(folder: Path, env: ZeroSumEnv | None = None) -> tuple[TrainConfig, Policy]:
+    """A saved policy and the configuration that it was learned with; functions of its game are those of `env`."""
+    config, record = policy_config(folder), read_meta(folder).get("game")
+    if record is None:  # of a version that did not save the game
+        game = (env or env_of(config)).game
+        return config, Policy(load_tree(folder, state_like(config, game, 1).output)[0], game)
+    game = env.game if env and is_game_of(record, env.game) else game_of(record)
+    return config, load_tree(folder, Policy(state_like(config, game, 1).output, game))[0]
 
 
 def demand_numbers(metrics: dict[str, Any]) -> None:
@@ -149,14 +219,8 @@ def with_room(state: State, like: State) -> State:
     return state._replace(replay=jax.tree.map(pad, state.replay))
 
 
-def state_like(config: TrainConfig, episodes: int) -> State:
+def state_like(config: TrainConfig, game: Game, episodes: int) -> State:
     """The shape of a checkpoint of a run of so many episodes."""
     config = dataclasses.replace(config, episodes=episodes)
-    its = protocol_of(config)
-    game = its.training_env(config, env_of(config)).game
-    return eqx.filter_eval_shape(its.fresh, config, game, config.episodes * game.horizon, jax.random.key(0))
-
-
-def pair_like(config: TrainConfig) -> Any:
-    """The shape of saved policies."""
-    return state_like(config, 1).output
+    fresh = protocol_of(config).fresh
+    return eqx.filter_eval_shape(fresh, config, game, config.episodes * game.horizon, jax.random.key(0))

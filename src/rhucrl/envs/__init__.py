@@ -52,7 +52,7 @@ __all__ = [
 
 def make(
     name: str = "pendulum",
-    setting: Setting = "none",
+    setting: Setting | None = None,
     strength: float | None = None,
     scope: Scope | None = None,
     mixture: Mixture | None = None,
@@ -62,18 +62,19 @@ def make(
 ) -> ZeroSumEnv:
     """The named environment in one of the paper's settings; `.game` is the game itself.
 
-    Where a value is None the environment and the setting choose it. Strength: of the pendulum 0.2 (parameter 0.8),
-    of the robots 10 newtons (action 0.3; parameter 1, the whole range of masses). Scope: `step` (parameter:
-    `episode`). Mixture: `noisy` (setting action only). Action cost: 0.001 (sparse reward 0.05), of the pendulum only.
-    Horizon: 200 steps of the pendulum, 50 of the reacher, 1000 of the others.
+    Where a value is None the environment and the setting choose it. Setting: `none`. Strength: of the pendulum 0.2
+    (parameter 0.8), of the robots 10 newtons (action 0.3; parameter 1, the whole range of masses). Scope: `step`
+    (parameter: `episode`). Mixture: `noisy` (setting action only). Action cost: 0.001 (sparse reward 0.05), of the
+    pendulum only. Horizon: 200 steps of the pendulum, 50 of the reacher, 1000 of the others.
 
-    `module:function` names an environment of your own: what the function returns, wrapped in the setting unless it
-    has been wrapped already.
+    `module:function` names an environment of your own: what the function returns, wrapped in the setting. If it has
+    been wrapped already, only its strength can be another one.
     """
     if ":" in name:
         from rhucrl.envs.own import adopt
 
         return adopt(name, imported(name), setting, strength, scope, mixture, horizon)
+    setting = setting or "none"
     demand_member("environment", name, NAMES)
     demand_member("setting", setting, Setting)
     demand_member("reward", reward, Reward)

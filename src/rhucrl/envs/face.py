@@ -53,6 +53,11 @@ class ZeroSumEnv(gym.Env):
     def step(self, action: dict[str, Any]) -> tuple[np.ndarray, float, bool, bool, Info]:
         if self.time is None:
             raise gym.error.ResetNeeded("call reset before step")
+        if not isinstance(action, dict) or "agent" not in action or not (self.once or "adversary" in action):
+            raise UsageError(
+                "two players act here: step({'agent': action, 'adversary': env.neutral}); "
+                "rhucrl.AgentView(env) is the plain environment that takes the agent's action alone"
+            )
         adversary = self.held if self.once else action["adversary"]
         obs, executed, reward, terminated, truncated = self.system.step(action["agent"], adversary)
         self.time, self.taken = self.time + 1, self.taken + 1

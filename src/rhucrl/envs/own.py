@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from rhucrl.envs import MIXED, Mixture, Scope, Setting, demand_member, demand_strength
+from rhucrl.envs import ENVIRONMENTS, MIXED, Mixture, Scope, Setting, demand_member, demand_strength
 from rhucrl.envs.disturbances import Disturbance, Forces, Masses
 from rhucrl.envs.face import ZeroSumEnv
 from rhucrl.envs.game import Box, Execution, Game, execution, join, unwound
@@ -186,6 +186,8 @@ def wrap(
     terminated=None says that episodes never end before the horizon. Some random steps are
     taken, to learn the numbers' sizes.
     """
+    if name in ENVIRONMENTS:
+        raise UsageError(f"{name!r} is the name of another environment: choose a name of your own")
     setting = setting or ("adversarial" if disturbance is not None else "action")
     demand_member("setting", setting, Setting)
     demand_member("scope", scope or "step", Scope)
@@ -222,14 +224,25 @@ def wrap(
 
 
 def adopt(
-    name: str, env: Any, setting: Setting, strength: float | None, scope: Scope | None, mixture: Mixture | None,
-    horizon: int | None,
+    name: str, env: Any, setting: Setting | None, strength: float | None, scope: Scope | None, mixture: Mixture | None,
+    horizon: int | None, plain: Setting = "none",
 ) -> ZeroSumEnv:  # fmt: skip
-    """A user's environment under the name by which it can be made again."""
+    """A user's environment under the name by which it can be made again.
+
+    One that is not wrapped yet is wrapped in the setting (by default: `plain`). One that is has chosen already, all but
+    its strength, which can be another one.
+    """
     if not isinstance(env, gym.Env):
         raise UsageError(f"{name} gave a {type(env).__name__}, not a Gymnasium environment: return one")
     if not isinstance(env, ZeroSumEnv):
-        return wrap(env, setting, strength, scope=scope, mixture=mixture, horizon=horizon, name=name)
+        return wrap(env, setting or plain, strength, scope=scope, mixture=mixture, horizon=horizon, name=name)
+    chosen = env.game.options()
+    for option, value in {"setting": setting, "scope": scope, "mixture": mixture, "horizon": horizon}.items():
+        if value is not None and value != chosen.get(option, value):
+            told = f"{name} gives an environment that was wrapped with {option} {chosen[option]!r}, not {value!r}"
+            raise UsageError(f"{told}: leave {option} out, or have it return the plain environment")
+    if strength is not None and strength != chosen.get("strength", strength):
+        env = env.at(demand_strength("own", chosen["setting"], strength))
     if isinstance(env.game, HostGame):
         env.game = dataclasses.replace(env.game, name=name)
     return env

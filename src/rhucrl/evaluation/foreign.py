@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import importlib
 import json
-import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
 from rhucrl.envs import imported
@@ -24,20 +24,22 @@ from rhucrl.evaluation.reference import reference
 
 FILES = (".zip", ".onnx")
 LIBRARIES = {"stable_baselines3": "stable-baselines3", "sbx": "sbx-rl", "sb3_contrib": "sb3-contrib"}
+LARGEST = 1 << 30  # bytes of a policy's file, after inflating
+FLOATS = {"tensor(float)": np.float32, "tensor(double)": np.float64}
 SEEN = 10.0  # Gymnasium clips the velocities of the robots that can fall
 
 
-def load_policy(name: str, env: ZeroSumEnv) -> Any:
-    """The policy that `name` stands for, for an environment."""
+def load_policy(name: str, env: ZeroSumEnv, trust: bool = False) -> Any:
+    """The policy that `name` stands for, for an environment; a file that holds code is loaded with `trust` only."""
     path = Path(name)
     if path.is_dir():
         from rhucrl.agent import load
 
-        return load(path)
+        return load(path, env)
     if path.suffix in FILES and not path.is_file():
         raise UsageError(f"{path} is no file: check the path")
     if path.suffix == ".zip":
-        return Model(from_zip(path), env)
+        return Model(from_zip(path, trust), env)
     if path.suffix == ".onnx":
         return Model(Onnx(path), env)
     return imported(name) if ":" in name else reference(name, env)
@@ -78,25 +80,37 @@ def translation(shape: tuple[int, ...], env: ZeroSumEnv) -> Callable[[np.ndarray
     return native
 
 
-def from_zip(path: Path) -> Any:
+def from_zip(path: Path, trust: bool = False) -> Any:
     """A model of Stable-Baselines3 or SBX, by the loader of its own library."""
+    not_ours = UsageError(f"{path} is no model of Stable-Baselines3 or SBX: name a file that model.save() wrote")
     try:
         with zipfile.ZipFile(path) as archive:
+            if sum(row.file_size for row in archive.infolist()) > LARGEST:
+                raise UsageError(f"{path} would inflate to more than {LARGEST >> 20} MiB: it is no policy")
             data = json.loads(archive.read("data"))
         library, algorithm, *_ = data["policy_class"]["__module__"].split(".")
-    except (zipfile.BadZipFile, KeyError, ValueError):
-        told = f"{path} is no model of Stable-Baselines3 or SBX"
-        raise UsageError(f"{told}: name a file that model.save() wrote") from None
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+        raise not_ours from error
+    except UsageError:
+        raise
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise not_ours from error
     if algorithm == "common":  # policies that PPO and A2C share
         algorithm = "PPO" if "clip_range" in data else "A2C"
     if library not in LIBRARIES:
         raise UsageError(f"{path} was saved by {library!r}, which is unknown: load it yourself, by module:function")
-    warnings.warn(f"loading {path} runs code that the file contains: load only what you trust", stacklevel=2)
+    if not trust:
+        raise UsageError(f"loading {path} runs code that the file holds: say --trust (trust=True) if you trust it")
     try:
         loader = getattr(importlib.import_module(library), algorithm.upper())
     except ImportError:
         raise UsageError(f"{path} needs {LIBRARIES[library]}: pip install {LIBRARIES[library]}") from None
-    return loader.load(path)
+    except AttributeError:
+        raise UsageError(f"{library} has no algorithm {algorithm.upper()!r}: load {path} by module:function") from None
+    try:
+        return loader.load(path)
+    except Exception as error:
+        raise UsageError(f"{library} cannot load {path} ({type(error).__name__}: {error}): save it again") from error
 
 
 class Onnx:
@@ -107,19 +121,31 @@ class Onnx:
             import onnxruntime
         except ImportError:
             raise UsageError(f"{path} needs onnxruntime: pip install 'rhucrl[onnx]'") from None
+        if path.stat().st_size > LARGEST:
+            raise UsageError(f"{path} has more than {LARGEST >> 20} MiB: it is no policy")
         try:
             self.session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         except Exception as error:
             raise UsageError(f"{path} cannot be read as ONNX ({error}): export it again") from None
-        self.input = self.session.get_inputs()[0]
+        inputs, outputs = self.session.get_inputs(), self.session.get_outputs()
+        if not inputs or not outputs or inputs[0].type not in FLOATS or not self._is_vector(inputs[0].shape):
+            raise UsageError(f"{path} is no policy: its first input has to be an observation, or a batch of them")
+        self.path, self.input = path, inputs[0]
         self.batched = len(self.input.shape) > 1
-        self.dtype = np.float64 if "double" in self.input.type else np.float32
+        self.dtype = FLOATS[self.input.type]
+
+    @staticmethod
+    def _is_vector(shape: Any) -> bool:
+        return len(shape or ()) in (1, 2) and isinstance(shape[-1], int) and shape[-1] > 0
 
     @property
     def observation_space(self) -> Any:
-        return np.empty(self.input.shape[-1:])
+        return gym.spaces.Box(-np.inf, np.inf, tuple(self.input.shape[-1:]))
 
     def predict(self, observation: Any, deterministic: bool = True) -> tuple[np.ndarray, None]:
         obs = np.asarray(observation, self.dtype)
-        action = np.asarray(self.session.run(None, {self.input.name: obs[None] if self.batched else obs})[0])
-        return action[0] if self.batched else action, None
+        try:
+            action = np.asarray(self.session.run(None, {self.input.name: obs[None] if self.batched else obs})[0], float)
+            return action[0] if self.batched else action, None
+        except Exception as error:
+            raise UsageError(f"{self.path} fails at an observation ({error}): export it again") from None

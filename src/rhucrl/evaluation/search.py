@@ -294,8 +294,14 @@ def battery(search: Search) -> dict[str, Attack]:
             rows |= {f"best-response-{grid}": best_response(grid) for grid in effort.grids}
         if pure and is_certain(game):
             rows |= {f"forward-{cells}": forward(cells) for cells in effort.cells}
-    learned = hasattr(search.policy, "adversary") and EVERY[search.policy.config.algo].deployed != "none"
-    return rows | ({"trained": trained} if learned else {})
+    return rows | ({"trained": trained} if has_opponent(search.policy, game) else {})
+
+
+def has_opponent(policy: Any, game: Game) -> bool:
+    """Whether a policy learned with an adversary that means the same in this game."""
+    if not hasattr(policy, "adversary") or EVERY[policy.config.algo].deployed == "none":
+        return False
+    return all(policy.game.options().get(name) == game.options().get(name) for name in ("setting", "mixture"))
 
 
 def has_memory(arena: JaxArena) -> bool:

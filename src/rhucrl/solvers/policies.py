@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from rhucrl.envs.game import Game
+from rhucrl.errors import UsageError
 from rhucrl.hallucination import hallucinate
 from rhucrl.models.prediction import Model
 from rhucrl.solvers.backup import Numbers, choose_eta, settle, slope, stateless, unit, value
@@ -108,20 +109,52 @@ def reply(opponent: Any, memory: Any, obs: Float[Array, " p"], action: Float[Arr
     return opponent.read(memory) if hasattr(opponent, "read") else opponent(obs, action)
 
 
-def predict(policy: Any, observation: Any, memory: Any = None) -> tuple[np.ndarray, Any]:
-    """The action at one observation or a batch of them, and the memory after it; None begins an episode."""
-    obs = jnp.asarray(observation, jnp.float32)
+def predict(
+    policy: Any, obs: np.ndarray, memory: Any = None, episode_start: Any = None, noise: Any = None
+) -> tuple[np.ndarray, Any]:
+    """The action at one observation or a batch of them, and the memory after it; None begins an episode.
+
+    `episode_start` says at which observations an episode begins: their memory is a fresh one. With `noise` a policy
+    that is a distribution draws its action from it; every other action is the mode.
+    """
     if not hasattr(policy, "fresh"):
-        return np.asarray(_play(policy, obs)), memory
+        drawn = noise is not None and hasattr(policy, "sample")
+        return np.asarray(_draw(policy, obs, noise) if drawn else _play(policy, obs)), memory
+    begun = jax.tree.map(lambda x: jnp.broadcast_to(x, (*obs.shape[:-1], *x.shape)), fresh(policy))
     if memory is None:
-        memory = jax.tree.map(lambda x: jnp.broadcast_to(x, (*obs.shape[:-1], *x.shape)), fresh(policy))
+        memory = begun
+    elif episode_start is not None:
+        starts = np.asarray(episode_start, bool).reshape(obs.shape[:-1])
+
+        def renewed(new: Array, old: Array) -> Array:
+            return jnp.where(starts.reshape(*starts.shape, *[1] * (new.ndim - starts.ndim)), new, old)
+
+        memory = jax.tree.map(renewed, begun, memory)
     memory, action = _recall(policy, memory, obs)
     return np.asarray(action), memory
+
+
+def checked(observation: Any, size: int) -> Float[np.ndarray, "*b p"]:
+    """One observation or a batch of them, if it is one: a network would use what fits of any other, or pass NaN on."""
+    try:
+        obs = np.asarray(observation, np.float32)
+    except (TypeError, ValueError):
+        raise UsageError(f"a {type(observation).__name__} is no observation: give an array of {size} numbers") from None
+    if obs.ndim not in (1, 2) or obs.shape[-1] != size:
+        raise UsageError(f"the observation has shape {obs.shape}; this policy sees ({size},), or a batch of such")
+    if not np.isfinite(obs).all():
+        raise UsageError(f"the observation is not finite: {obs[~np.isfinite(obs).all(-1)].tolist() or obs.tolist()}")
+    return obs
 
 
 @jax.jit
 def _play(policy: Any, obs: Array) -> Array:
     return policy(obs)
+
+
+@jax.jit
+def _draw(policy: Any, obs: Array, noise: Array) -> Array:
+    return policy.sample(obs, noise)[0]
 
 
 @jax.jit

@@ -100,8 +100,9 @@ def imagined(
         def step(carry: tuple[Array, Array, Any], key: PRNGKeyArray):
             obs, alive, memory = carry
             keys = jax.random.split(key, 3)
-            memory, action = act(policy, memory, obs)
-            adversary = reply(opponent, memory, obs, action)
+            seen = obs[: game.observation.size]
+            memory, action = act(policy, memory, seen)
+            adversary = reply(opponent, memory, seen, action)
             executed = chosen(game.execute(action, adversary), jax.random.uniform(keys[0]))
             noise = jax.random.normal(keys[1], obs.shape)
             up = memory.mine[0, q + policy.feedback :] if policy.agent_eta else jnp.zeros_like(obs)

@@ -58,7 +58,7 @@ class Doubts:
                      "more than the environment does (rhucrl.check_env tells)",
         }  # fmt: skip
         return [
-            (side, f"{interval} for the {count}th time in a row; likely: {causes[side]}")
+            (side, f"{interval} in {count} episodes in a row; likely: {causes[side]}")
             for side, count in self.outside.items()
             if count >= PATIENCE
         ]

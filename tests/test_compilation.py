@@ -7,18 +7,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import pytest
+
 from rhucrl import compilation
-from rhucrl.compilation import cache_folder
+from rhucrl.compilation import cache_folder, compiled
 
 CODE = """
 import time, jax, jax.numpy as jnp
 from rhucrl.compilation import compile_seconds, enable_cache
 enable_cache()
 start = time.time()
-print(float(jax.jit(lambda x: jax.jit(jnp.sin)(x @ x).sum())(jnp.ones((3, 3)))))
-assert 0 < compile_seconds() <= time.time() - start, compile_seconds()
+program, x = jax.jit(lambda x: jax.jit(jnp.sin)(x @ x).sum()), jnp.ones((3, 3))
+print(float(program(x)))
 before = compile_seconds()
-jnp.ones((3, 3)) + 0
+assert 0 < before <= time.time() - start, before
+float(program(x))
+assert compile_seconds() == before, "a program that was compiled before is counted again"
+jax.jit(lambda x: jnp.cos(x @ x).sum())(x)
+assert before < compile_seconds() <= time.time() - start, (before, compile_seconds())
 """
 
 
@@ -67,3 +74,58 @@ def test_programs_for_one_core_are_kept_apart_from_those_for_two(monkeypatch):
         monkeypatch.setattr(compilation, "own_cores", lambda cores=cores: cores)
         folders.add(cache_folder())
     assert len(folders) == 2
+
+
+@pytest.fixture
+def jitted_with(monkeypatch):
+    """The compile options of every `jax.jit`, while XLA is asked anew which ones it has."""
+    asked, jit = [], jax.jit
+
+    def record(function, **options):
+        asked.append(options["compiler_options"])
+        return jit(function, **options)
+
+    monkeypatch.setattr(jax, "jit", record)
+    compilation._unknown_options.cache_clear()
+    yield asked
+    compilation._unknown_options.cache_clear()
+
+
+def double(x):
+    return 2 * x
+
+
+def test_options_that_xla_lacks_are_left_out_and_the_others_are_not(monkeypatch, jitted_with):
+    unknown = compilation._unknown_options()
+    monkeypatch.setitem(compilation.OPTIONS, "xla_no_such_option", 1)
+    compilation._unknown_options.cache_clear()
+    assert compilation._unknown_options() == unknown | {"xla_no_such_option"}
+    for often in (True, False):
+        assert compiled(often=often)(double)(4) == 8
+        expected = compilation.OPTIONS | {"xla_cpu_use_fusion_emitters": often}
+        assert jitted_with[-1] == {
+            name: value for name, value in expected.items() if name not in {*unknown, "xla_no_such_option"}
+        }
+    assert jitted_with[-1]["xla_backend_optimization_level"] == 1  # every version has this one
+
+
+def test_xla_is_asked_once(jitted_with):
+    first, second = compiled()(double), compiled(often=False)(double)
+    assert not jitted_with  # not even once before a program is called
+    first(1)
+    before = len(jitted_with)
+    assert second(1) == first(1) == 2
+    assert len(jitted_with) == before + 1  # the second program itself
+
+
+def test_a_compiled_function_is_still_a_jitted_one():
+    program = compiled("times")(lambda x, times: x * times)
+    assert program(2, times=3) == 6
+    assert "mul" in str(program.trace(2, times=3).jaxpr)
+    assert compiled()(double).__wrapped__ is double
+
+
+def test_xla_does_not_start_at_import():
+    code = "import rhucrl.compilation, rhucrl.ledger, rhucrl.solvers.ppo, jax; print(jax._src.xla_bridge._backends)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "{}\n", done.stderr

@@ -1,4 +1,4 @@
-"""A plain installation, without any extra, is enough for everything that asks for no extra."""
+"""A plain installation is enough for everything that asks for no extra; every supported Python has its versions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ import re
 import subprocess
 import sys
 import textwrap
+import tomllib
+from pathlib import Path
 
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[1]
+PYTHONS = ("3.11", "3.12", "3.13")
 EXTRAS = {"imageio_ffmpeg", "onnx", "onnxruntime", "pettingzoo", "tinygp"}
 
 
@@ -55,3 +62,25 @@ def test_robots_need_no_extra():
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_constraints_pin_every_requirement_within_its_bounds(python):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    here = {"python_version": python, "python_full_version": f"{python}.1"}
+    pins = [Requirement(line) for line in (ROOT / "constraints.txt").read_text().splitlines()]
+    pins = [pin for pin in pins if pin.marker is None or pin.marker.evaluate(here)]
+    versions = {pin.name: str(pin.specifier).removeprefix("==") for pin in pins}
+    assert len(versions) == len(pins)  # one version of each
+    assert not any(pin.url for pin in pins)
+    for group in (project["dependencies"], *project["optional-dependencies"].values()):
+        for requirement in map(Requirement, group):
+            if requirement.name != "rhucrl":
+                assert versions[requirement.name.lower()] in requirement.specifier, requirement
+
+
+def test_the_supported_pythons_are_those_that_are_tested():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = re.findall(r"Python :: (\d+\.\d+)", "\n".join(project["classifiers"]))
+    tested = re.search(r"^PYTHONS \?= (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE).group(1)
+    assert named == list(PYTHONS) == [name.removeprefix("python") for name in tested.split()]

@@ -9,16 +9,41 @@ import platform
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import jax
 
 from rhucrl.processes import own_cores
 
 F = TypeVar("F", bound=Callable)
+OPTIONS: dict[str, Any] = {
+    "xla_backend_optimization_level": 1,
+    "xla_cpu_use_fusion_emitters": True,
+    "xla_cpu_experimental_ynn_fusion_type": "",  # its products of small matrices take a third longer
+    "xla_disable_hlo_passes": "tree_reduction_rewriter",  # two kernels to compile for every sum, no faster than one
+}
 _SWITCH = "RHUCRL_CACHE"
 _spans: list[tuple[float, float]] = []
 _listening = False
+
+
+class _Program:
+    """A function and the `jax.jit` of it, made at the first call: XLA does not start when a module is imported."""
+
+    def __init__(self, function: Callable, static: tuple[str, ...], options: dict[str, Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._static, self._options = function, static, options
+
+    @functools.cached_property
+    def _jitted(self) -> Any:
+        options = {name: value for name, value in self._options.items() if name not in _unknown_options()}
+        return jax.jit(self._function, static_argnames=self._static, compiler_options=options)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._jitted(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._jitted, name)  # trace, lower and whatever else a jitted function has
 
 
 def compiled(*static: str, often: bool = True) -> Callable[[F], F]:
@@ -26,12 +51,25 @@ def compiled(*static: str, often: bool = True) -> Callable[[F], F]:
 
     A program that does not run `often` also goes without the fusions that run faster but take longer to compile.
     """
-    options = {
-        "xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": often,
-        "xla_cpu_experimental_ynn_fusion_type": "",  # its products of small matrices take a third longer
-        "xla_disable_hlo_passes": "tree_reduction_rewriter",  # two kernels to compile for every sum, no faster than one
-    }  # fmt: skip
-    return cast(Callable[[F], F], functools.partial(jax.jit, static_argnames=static, compiler_options=options))
+    options = OPTIONS | {"xla_cpu_use_fusion_emitters": often}
+    return cast(Callable[[F], F], functools.partial(_Program, static=static, options=options))
+
+
+@functools.cache
+def _unknown_options() -> frozenset[str]:
+    """Those of the options that the installed XLA lacks: it says so only when it compiles, so it is asked to."""
+    if _compiles(OPTIONS):
+        return frozenset()
+    return frozenset(name for name, value in OPTIONS.items() if not _compiles({name: value}))
+
+
+def _compiles(options: dict[str, Any]) -> bool:
+    program = jax.jit(lambda: 0, compiler_options=options).lower()
+    try:
+        program.compile()
+    except Exception:  # its class differs between versions; what else is wrong, the program itself will meet
+        return False
+    return True
 
 
 def enable_cache() -> None:

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import rhucrl
-from rhucrl import cli, on_policy, training
+from rhucrl import cli, episodes, on_policy, training
 from rhucrl.algorithms import MODEL_FREE
 from rhucrl.config import TrainConfig
 from rhucrl.envs.face import ZeroSumEnv
 from rhucrl.envs.game import Box, JaxGame, execution
 from rhucrl.errors import UsageError
+from rhucrl.evaluation import attack
 from rhucrl.solvers.ppo import Numbers, Rollouts, advantages
 
 A, B, D, COST, PRICE, DISCOUNT = 0.9, 0.5, 0.3, 0.3, 1.0, 0.9
@@ -194,15 +195,22 @@ def test_a_run_goes_on_to_the_same_numbers_and_can_be_attacked(algo, env, tmp_pa
     training.resume(tmp_path / "part", 7)
     whole, part = ((tmp_path / name / "metrics.jsonl").read_text() for name in ("whole", "part"))
     assert whole == part
-    assert len(whole.splitlines()) == 7
+    assert [json.loads(line)["episode"] for line in whole.splitlines()] == [*range(7)]
     for name in ("policy", "policy-last"):
         assert (tmp_path / "whole" / name / "arrays.safetensors").read_bytes() == (
             tmp_path / "part" / name / "arrays.safetensors"
         ).read_bytes()
-    agent = rhucrl.load(tmp_path / "whole")
-    case = rhucrl.worst_case(agent, training.env_of(config), only=["constant"])
-    assert np.isfinite(case.worst)
-    assert json.loads(whole.splitlines()[-1])["steps"] <= 12
+    agent, world = rhucrl.load(tmp_path / "whole"), training.env_of(config)
+    case = rhucrl.worst_case(agent, world, only=["constant"])
+
+    def replayed(env, adversary):
+        """The returns of the agent's own actions, step by step, on the episodes that an attack is judged by."""
+        fresh = attack.seeds(0, 1, len(case.calm))
+        act = lambda obs: (agent.predict(obs)[0], np.asarray(adversary(obs, 0)))  # noqa: E731
+        return [sum(step.reward for step in episodes.steps(env, act, seed)) for seed in fresh]
+
+    assert case.calm == pytest.approx(replayed(world.at(0.0), lambda obs, time: world.neutral), rel=1e-3)
+    assert case.findings["constant"].returns == pytest.approx(replayed(world, case.adversary), rel=1e-3)
 
 
 def test_a_run_that_diverges_ends_and_keeps_what_was_good(tmp_path, monkeypatch, capsys):

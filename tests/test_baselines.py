@@ -17,6 +17,8 @@ from rhucrl.envs.face import ZeroSumEnv
 from rhucrl.envs.game import Box, JaxGame, execution
 from rhucrl.errors import UsageError
 from rhucrl.evaluation import attack
+from rhucrl.solvers import ppo
+from rhucrl.solvers.networks import Normaliser
 from rhucrl.solvers.ppo import Numbers, Rollouts, advantages
 
 A, B, D, COST, PRICE, DISCOUNT = 0.9, 0.5, 0.3, 0.3, 1.0, 0.9
@@ -180,6 +182,24 @@ def test_advantages_know_an_end_from_a_cut():
     going_on = 1 + 0.9 * 10 - 10
     np.testing.assert_allclose(found[0], [going_on + 0.45 * (1 - 10), 1 - 10, 0], atol=1e-5)
     np.testing.assert_allclose(found[1], [going_on * (1 + 0.45 + 0.45**2), going_on * 1.45, going_on], atol=1e-5)
+
+
+@pytest.mark.parametrize(("clip", "least", "most"), [(0.05, 0.02, 0.1), (10.0, 0.2, 9.0)])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_policy_moves_towards_its_reward_as_far_as_the_clip_allows(sign, clip, least, most):
+    """Actions are worth what their noise is, to the adversary the opposite: ratios to before leave 1 by the clip."""
+    player, units = ppo.begin(1, 1, 8, jax.random.key(0)), Normaliser(jnp.zeros(1), jnp.ones(1), ())
+    noise = jnp.repeat(jnp.array([-1.0, 1.0]), 4)[:, None, None]
+    every = jnp.ones((8, 1))
+    played = Rollouts(jnp.zeros((8, 2, 1)), noise, sign * noise[..., 0], every, every)
+    numbers = Numbers(*(jnp.float32(x) for x in (0.9, 0.9, 1e-3, clip, jnp.inf)))
+    after, told = ppo.improve(player, units, played, jnp.ones(8), numbers, 60)
+    assert int(told["policy_steps"]) == 60
+    before, now = (ppo.heads(actor, units, played.obs[:, :1]) for actor in (player.actor, after.actor))
+    raw = before[0] + jnp.exp(before[1]) * noise
+    ratio = np.exp(ppo.density(*now, raw) - ppo.density(*before, raw))[:, 0]
+    gained = (ratio - 1) * sign * noise[:, 0, 0]
+    assert least < gained.min() and gained.max() < most
 
 
 TINY = {"horizon": 12, "width": 8, "batch": 8, "passes": 3, "rollouts": 3}

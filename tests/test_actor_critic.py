@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from probes import GRID, Probe, Unsure, solution
@@ -124,6 +125,99 @@ def test_nothing_is_learned_from_what_follows_an_end():
     episode = Episode(rows, jnp.int32(5), jnp.float32(5))
     state, _ = protocol.learn(config, protocol.initial(config, env), episode, jnp.float32(1), jax.random.key(0))
     assert state.replay.size == 3
+
+
+def test_a_return_stops_at_an_end_and_goes_on_where_it_is_cut():
+    """Rewards 1, 2, 4 and values 10, 20, 30 behind them, at a discount of .9 and a trace of .5, by hand."""
+    alive = jnp.array([[1.0, 1, 1], [1, 0, 1], [1, 1, 0]]).T  # cut; ended by the second step; by the third
+    reward, later = (jnp.broadcast_to(jnp.array(x)[:, None], (3, 3)) for x in ([1.0, 2, 4], [10.0, 20, 30]))
+    found = actor_critic.returns(reward, alive, later, NUMBERS)
+    cut = 16.7275, 2 + 0.9 * (10 + 31 / 2), 4 + 0.9 * 30  # 1 + .9 (5 + 24.95 / 2)
+    np.testing.assert_allclose(found[:, 0], cut, rtol=1e-5)
+    np.testing.assert_allclose(found[:2, 1], (1 + 0.9 * (5 + 2 / 2), 2), rtol=1e-5)
+    np.testing.assert_allclose(found[:, 2], (1 + 0.9 * (5 + 12.8 / 2), 2 + 0.9 * (10 + 4 / 2), 4), rtol=1e-5)
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_what_is_imagined_after_an_end_teaches_nothing(lanes, monkeypatch):
+    """The critics' gradient and the agent's gain, of two rollouts that differ in their third step alone."""
+    shape, game = (3, lanes, 4), Probe()
+    here, networks = world(game, None, everywhere()), actor_critic.begin(game, 8, jax.random.key(0)).networks
+    obs, reward, later = jax.random.normal(jax.random.key(1), (3, *shape))
+    obs, third = jnp.broadcast_to(obs[:, :1], shape), jnp.arange(3)[:, None, None] == 2
+
+    @compiled()
+    def learned(ends, more):
+        """`ends`: with the second step; `more` is what the third has more of everything."""
+        obs_, reward_, later_ = (x + more * third for x in (obs, reward, later))
+        alive = jnp.ones(shape).at[1].set(1 - ends)
+        paths = actor_critic.Rollouts(obs_[..., None], reward_, alive, jnp.zeros(shape), later_)
+        monkeypatch.setattr(actor_critic, "rollouts", lambda *_: paths)
+        rest = obs[0, 0, :, None], jnp.zeros((lanes - 1, 4, 1)), None, NUMBERS, 3, jax.random.key(0)
+        gradient, told = jax.grad(actor_critic.loss, has_aux=True)(networks, networks.critics, here, *rest)
+        return jnp.concatenate([jnp.ravel(g) for g in jax.tree.leaves(gradient.critics)]), told["gain"]
+
+    for ends in (True, False):
+        (gradient, gain), (other, again) = (learned(jnp.float32(ends), more) for more in (0.0, 0.5))
+        assert np.allclose(gradient, other, atol=1e-5) == ends
+        assert (float(gain) == pytest.approx(float(again))) == ends
+
+
+@compiled()
+def updated(problem: actor_critic.Problem, numbers: Numbers) -> actor_critic.Problem:
+    return one_update(problem, numbers, False)
+
+
+def one_update(problem: actor_critic.Problem, numbers: Numbers, frozen: bool) -> actor_critic.Problem:
+    replay, corners = everywhere(), jnp.array([[-1.0], [1.0]])
+    here = world(GAME, Unsure(GAME), replay)
+    sizes = 2, 8, 2, 1, 0.0
+    return actor_critic.improve(here, problem, replay, corners, numbers, frozen, *sizes, jax.random.key(0))[0]
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1, 1.0])
+def test_target_critics_move_towards_the_critics_at_the_polyak_rate(rate):
+    problem = actor_critic.begin(GAME, 8, jax.random.key(0))
+    problem = problem._replace(targets=jax.tree.map(lambda w: w + 0.5, problem.targets))
+    after = updated(problem, NUMBERS._replace(target_rate=jnp.float32(rate)))
+    parts = zip(*map(jax.tree.leaves, (problem.networks.critics, after.networks.critics, problem.targets)), strict=True)
+    expected = []
+    for critic, moved, target in parts:
+        assert (critic != moved).any()
+        expected.append(target + rate * (moved - target))
+    for found, wanted in zip(jax.tree.leaves(after.targets), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize(("agent", "adversary"), [(3.0, 1e-3), (1e-3, 3.0)])
+def test_each_players_gradient_is_bounded_by_its_own_length_and_the_critics_is_not(
+    agent, adversary, frozen, monkeypatch
+):
+    """A loss that is linear in all weights, and steps along its gradient."""
+    slopes = actor_critic.Networks(agent, adversary, 3.0, 3.0)
+
+    def loss(networks, *_):
+        sums = [sum(leaf.sum() for leaf in jax.tree.leaves(part)) for part in networks]
+        return sum(slope * total for slope, total in zip(slopes, sums, strict=True)), {}
+
+    monkeypatch.setattr(actor_critic, "loss", loss)
+    monkeypatch.setattr(actor_critic, "adam", optax.identity())
+    problem = actor_critic.begin(GAME, 8, jax.random.key(0))
+    networks = one_update(problem, NUMBERS, frozen).networks
+
+    def step(name):
+        """How far each weight has moved, in units of the learning rate; all have moved alike."""
+        before, after = (jax.tree.leaves(getattr(n, name)) for n in (problem.networks, networks))
+        moved = np.concatenate([np.ravel(b - a) for a, b in zip(before, after, strict=True)]) / NUMBERS.learning_rate
+        np.testing.assert_allclose(moved, moved.mean(), atol=1e-3)
+        return moved.mean(), moved.size
+
+    for name, sign, slope in (("agent", -1, 0.0 if frozen else agent), ("adversary", 1, adversary)):
+        moved, size = step(name)
+        assert moved == pytest.approx(sign * min(slope, actor_critic.STEEPEST / np.sqrt(size)), abs=2e-4)
+    assert step("critics")[0] == pytest.approx(-3.0, abs=1e-3)
+    assert step("log_temperature")[0] == pytest.approx(0.0 if frozen else -3.0, abs=1e-3)
 
 
 def test_a_gradient_keeps_its_direction_and_loses_its_length():

@@ -12,6 +12,7 @@ import pytest
 
 import rhucrl
 from probes import enable_cache
+from rhucrl.algorithms import EVERY
 from rhucrl.evaluation import attack
 
 enable_cache()
@@ -62,10 +63,24 @@ def test_save_and_load_keep_every_action(learned, observations, tmp_path):
 def test_worst_case_attacks_an_agent_in_its_env(env, learned, monkeypatch):
     small = attack.Effort(4, 2, 1, 4, 1, (4,), 1, 1, 1, grids=(20,), strays=2)
     monkeypatch.setitem(attack.EFFORTS["jax"], "quick", small)
-    result = rhucrl.worst_case(learned[0], env)
-    assert result.worst <= result.attacks["constant"] < 0
-    assert result.nominal < 0
-    assert result.adversary is not None
+    agent = learned[0]
+    result = rhucrl.worst_case(agent, env)
+    assert (result.worst, result.attack) == min((gain, name) for name, gain in result.attacks.items())
+    assert result.worst < result.nominal  # an extreme that is held harms this agent already
+
+    def earned(env, adversary):
+        obs, _ = env.reset(seed=0)
+        total, time, over = 0.0, 0, False
+        while not over:
+            action, _ = agent.predict(obs)
+            obs, reward, _, over, _ = env.step({"agent": action, "adversary": adversary(obs, time)})
+            total, time = total + reward, time + 1
+        return total
+
+    assert result.nominal == pytest.approx(earned(env.at(0.0), lambda obs, time: env.neutral), rel=1e-4)
+    assert result.worst == pytest.approx(earned(env, result.adversary), rel=1e-4)
+    held = {name: earned(env, found.adversary) for name, found in result.findings.items()}
+    assert held == pytest.approx(result.attacks, rel=1e-4)
 
 
 def test_an_agent_that_has_not_learned_says_so(env, tmp_path):
@@ -85,9 +100,28 @@ def test_mistakes_are_told(env, tmp_path):
         rhucrl.load(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["RHUCRL", "HUCRL", "BestResponse", "MaxiMinMB", "Greedy"])
-def test_every_row_of_the_table_is_a_class(env, name):
-    assert getattr(rhucrl, name)(env, seed=3).config.seed == 3
+CLASSES = {
+    "RHUCRL": "rh-ucrl", "HUCRL": "h-ucrl", "BestResponse": "best-response", "MaxiMinMB": "maximin-mb",
+    "Greedy": "greedy", "MaxiMinMF": "maximin-mf", "ARDDPG": "ar-ddpg", "RARL": "rarl", "RAP": "rap", "EPOpt": "ep-opt",
+    "DomainRandomization": "domain-randomization", "SAC": "sac", "PPO": "ppo",
+}  # fmt: skip
+
+
+def test_every_row_of_the_table_is_a_class():
+    assert sorted(CLASSES.values()) == sorted(EVERY)
+    public = [name for name in rhucrl.__all__ if isinstance(getattr(rhucrl, name), type)]
+    assert {name for name in public if issubclass(getattr(rhucrl, name), rhucrl.Agent)} == {*CLASSES, "Agent"}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_class_learns_by_its_row(name):
+    """In its env, with its seed and options."""
+    settings = getattr(EVERY[CLASSES[name]], "settings", ("adversarial",))
+    env = rhucrl.make("pendulum", setting=settings[-1], horizon=20)
+    agent = getattr(rhucrl, name)(env, seed=3, width=7)
+    expected = {"algo": CLASSES[name], "setting": settings[-1], "horizon": 20, "seed": 3, "width": 7}
+    assert {option: getattr(agent.config, option) for option in expected} == expected
+    assert agent.env is env
 
 
 def test_learning_again_goes_on_and_gives_what_one_call_would_have_given(env, tmp_path):

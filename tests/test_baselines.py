@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 
 import rhucrl
-from rhucrl import cli, on_policy, training
+from rhucrl import cli, episodes, on_policy, training
 from rhucrl.algorithms import MODEL_FREE
 from rhucrl.config import TrainConfig
 from rhucrl.envs.face import ZeroSumEnv
 from rhucrl.envs.game import Box, JaxGame, execution
 from rhucrl.errors import UsageError
+from rhucrl.evaluation import attack
+from rhucrl.solvers import ppo
+from rhucrl.solvers.networks import Normaliser
 from rhucrl.solvers.ppo import Numbers, Rollouts, advantages
 
 A, B, D, COST, PRICE, DISCOUNT = 0.9, 0.5, 0.3, 0.3, 1.0, 0.9
@@ -181,6 +184,24 @@ def test_advantages_know_an_end_from_a_cut():
     np.testing.assert_allclose(found[1], [going_on * (1 + 0.45 + 0.45**2), going_on * 1.45, going_on], atol=1e-5)
 
 
+@pytest.mark.parametrize(("clip", "least", "most"), [(0.05, 0.02, 0.1), (10.0, 0.2, 9.0)])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_policy_moves_towards_its_reward_as_far_as_the_clip_allows(sign, clip, least, most):
+    """Actions are worth what their noise is, to the adversary the opposite: ratios to before leave 1 by the clip."""
+    player, units = ppo.begin(1, 1, 8, jax.random.key(0)), Normaliser(jnp.zeros(1), jnp.ones(1), ())
+    noise = jnp.repeat(jnp.array([-1.0, 1.0]), 4)[:, None, None]
+    every = jnp.ones((8, 1))
+    played = Rollouts(jnp.zeros((8, 2, 1)), noise, sign * noise[..., 0], every, every)
+    numbers = Numbers(*(jnp.float32(x) for x in (0.9, 0.9, 1e-3, clip, jnp.inf)))
+    after, told = ppo.improve(player, units, played, jnp.ones(8), numbers, 60)
+    assert int(told["policy_steps"]) == 60
+    before, now = (ppo.heads(actor, units, played.obs[:, :1]) for actor in (player.actor, after.actor))
+    raw = before[0] + jnp.exp(before[1]) * noise
+    ratio = np.exp(ppo.density(*now, raw) - ppo.density(*before, raw))[:, 0]
+    gained = (ratio - 1) * sign * noise[:, 0, 0]
+    assert least < gained.min() and gained.max() < most
+
+
 TINY = {"horizon": 12, "width": 8, "batch": 8, "passes": 3, "rollouts": 3}
 HOME = {"ep-opt": "parameter", "domain-randomization": "parameter", "ar-ddpg": "action"}
 
@@ -194,15 +215,22 @@ def test_a_run_goes_on_to_the_same_numbers_and_can_be_attacked(algo, env, tmp_pa
     training.resume(tmp_path / "part", 7)
     whole, part = ((tmp_path / name / "metrics.jsonl").read_text() for name in ("whole", "part"))
     assert whole == part
-    assert len(whole.splitlines()) == 7
+    assert [json.loads(line)["episode"] for line in whole.splitlines()] == [*range(7)]
     for name in ("policy", "policy-last"):
         assert (tmp_path / "whole" / name / "arrays.safetensors").read_bytes() == (
             tmp_path / "part" / name / "arrays.safetensors"
         ).read_bytes()
-    agent = rhucrl.load(tmp_path / "whole")
-    case = rhucrl.worst_case(agent, training.env_of(config), only=["constant"])
-    assert np.isfinite(case.worst)
-    assert json.loads(whole.splitlines()[-1])["steps"] <= 12
+    agent, world = rhucrl.load(tmp_path / "whole"), training.env_of(config)
+    case = rhucrl.worst_case(agent, world, only=["constant"])
+
+    def replayed(env, adversary):
+        """The returns of the agent's own actions, step by step, on the episodes that an attack is judged by."""
+        fresh = attack.seeds(0, 1, len(case.calm))
+        act = lambda obs: (agent.predict(obs)[0], np.asarray(adversary(obs, 0)))  # noqa: E731
+        return [sum(step.reward for step in episodes.steps(env, act, seed)) for seed in fresh]
+
+    assert case.calm == pytest.approx(replayed(world.at(0.0), lambda obs, time: world.neutral), rel=1e-3)
+    assert case.findings["constant"].returns == pytest.approx(replayed(world, case.adversary), rel=1e-3)
 
 
 def test_a_run_that_diverges_ends_and_keeps_what_was_good(tmp_path, monkeypatch, capsys):

@@ -56,6 +56,43 @@ def test_the_value_of_going_on(sign):
     assert abs(float(value)) < 0.15 + 2 * temperature
 
 
+PLAYERS = (Player(1, 1), Player(1, -1))
+
+
+def one_step(learner, **options):
+    """The learner after one more gradient step on a batch of random transitions."""
+    numbers = np.random.default_rng(0).normal(size=(1, 8, 6)).astype(np.float32)
+    batch = Batch(numbers[..., :1], numbers[..., 1:3], numbers[..., 3], numbers[..., 4:5], np.ones((1, 8), np.float32))
+    return update(learner, batch, PLAYERS, OPTIONS._replace(width=8, batch=8, **options), jax.random.key(0))[0]
+
+
+def test_target_critics_move_towards_the_critics_at_the_polyak_rate():
+    rate, learner = 0.25, begin(PLAYERS, np.ones(1), OPTIONS._replace(width=8), jax.random.key(0))
+    learner = learner._replace(targets=jax.tree.map(lambda w: w + 0.5, learner.targets))
+    after = one_step(learner, target_rate=rate)
+    for before, critic, old, new in zip(
+        *map(jax.tree.leaves, (learner.networks.critics, after.networks.critics, learner.targets, after.targets)),
+        strict=True,
+    ):
+        assert (before != critic).any()
+        np.testing.assert_allclose(new, old + rate * (critic - old), atol=1e-6)
+
+
+def test_patience_holds_the_second_player_back_and_nobody_else():
+    """Of two updates the second moves all networks, the first all but the adversary's."""
+    learners = [begin(PLAYERS, np.ones(1), OPTIONS._replace(width=8), jax.random.key(0))]
+    for _ in range(2):
+        learners.append(one_step(learners[-1], patience=2))
+
+    def moved(before, after):
+        return {bool((a != b).any()) for a, b in zip(*map(jax.tree.leaves, (before, after)), strict=True)}
+
+    for before, after, adversary in zip(learners, learners[1:], ({False}, {True}), strict=False):
+        for i, expected in enumerate(({True}, adversary)):
+            assert moved(before.networks.actors[i], after.networks.actors[i]) == expected
+        assert moved(before.networks.critics, after.networks.critics) == {True}
+
+
 def test_a_memory_forgets_the_oldest():
     store = memory(4, 1, 1)
     for i in range(6):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -11,15 +12,16 @@ import numpy as np
 import pytest
 
 import rhucrl
-from probes import GRID, Probe, Unsure, solution
+from probes import GRID, PUSH, Probe, Unsure, solution
 from rhucrl import cli
+from rhucrl import planner as planner_module
 from rhucrl.envs.game import Box
 from rhucrl.errors import UsageError
 from rhucrl.evaluation import planning as adversaries_that_plan
 from rhucrl.evaluation.arena import Actor, HostArena, JaxArena, play
 from rhucrl.evaluation.attack import EFFORTS, Effort
 from rhucrl.models.known import KnownModel
-from rhucrl.solvers.planning import Answering, Planning, Size, begin, rebut, returns
+from rhucrl.solvers.planning import Answering, Planning, Size, begin, pursue, rebut, respond, returns
 
 DISCOUNT = 0.9
 STATES = np.array([-1.5, -0.7, 0.5, 1.6])
@@ -112,11 +114,20 @@ def test_returns_are_those_of_the_game():
     assert float(gains[0, 0]) == pytest.approx(-0.05 - DISCOUNT * (0.3**2 + 0.05), rel=1e-4)
 
 
-def test_an_end_is_avoided():
-    """Rewards are negative, so that an end is welcome where it is near and the goal is far."""
+def test_an_end_is_welcome_where_going_on_costs():
+    """Rewards are negative: near the end and far from the goal it is cheaper to end; far from the end it is not."""
     game = Probe(certain=True, goal=-2.0, end=1.7, strength=0.0)
     towards, away = actions(planning(game, opponent=False), [1.5])[0], actions(planning(game), [-1.0])[0]
-    assert towards > 0.5 and away < 0
+    assert 1.5 + PUSH * towards > 1.7 and away < -0.5
+
+
+@pytest.mark.parametrize(("end", "beyond"), [(1.7, False), (np.inf, True)])
+def test_an_end_is_avoided_where_going_on_pays(end, beyond):
+    """The goal lies behind the end; what a state is worth at the end of a plan is lost to one that has ended before."""
+    game = Probe(certain=True, goal=2.0, end=end, strength=0.0)
+    policy = planning(game, opponent=False, value=Table(jnp.full(GRID.size, 100.0)))
+    following = 1.5 + PUSH * actions(policy, [1.5])[0]
+    assert following > 1.5 and (following > 1.7) == beyond
 
 
 def test_a_value_at_the_end_of_a_plan():
@@ -264,12 +275,39 @@ def test_mistakes():
         rhucrl.Planner(env, budget_ms=500.0, horizon=4, samples=100).predict(np.zeros((2, 3)))
 
 
-def test_a_budget_buys_rounds():
+@pytest.mark.parametrize(("budget", "expected"), [(100.0, (3, 8)), (400.0, (15, 28))])
+def test_a_budget_buys_rounds(budget, expected, monkeypatch):
+    """By a clock on which a round of the first phase takes 12 ms, one of the second 7, and all else nothing.
+
+    The first phase has half of the time, the second all that is left; a twentieth of the budget is kept.
+    """
+    now, made = [0.0], {"_pursue": [], "_respond": []}
+    monkeypatch.setattr(planner_module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+
+    def slow(name, seconds):
+        program = getattr(planner_module, name)
+
+        def run(policy, search, first, rounds):
+            now[0] += seconds * rounds
+            made[name] += range(first, first + rounds)
+            return program(policy, search, first, rounds)
+
+        monkeypatch.setattr(planner_module, name, run)
+
+    slow("_pursue", 0.012)
+    slow("_respond", 0.007)
     env = rhucrl.make("pendulum")
-    planner = rhucrl.Planner(env, budget_ms=200.0, horizon=8, samples=100)
+    planner = rhucrl.Planner(env, budget_ms=budget, horizon=8, samples=100)
+    made |= {"_pursue": [], "_respond": []}  # without those of its measurements
     obs, _ = env.reset(seed=0)
     action, thought = planner.predict(obs)
-    assert env.boxes["agent"].contains(action) and int(thought.time) == 1
+    assert made == {"_pursue": [*range(expected[0])], "_respond": [*range(expected[1])]}
+    search = begin(planner.policy, planner.policy.fresh(), obs)
+    for phase, rounds in zip((pursue, respond), expected, strict=True):
+        search = jax.jit(phase)(planner.policy, search, 0, rounds)
+    np.testing.assert_allclose(thought.mine, search.mine.mean, atol=1e-5)
+    np.testing.assert_allclose(thought.answer, search.answer.mean, atol=1e-5)
+    np.testing.assert_array_equal(action, planner.policy.action(thought))
 
 
 def test_rounds_of_a_step_are_one_program():

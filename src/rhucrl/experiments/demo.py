@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rhucrl.config import TrainConfig
 from rhucrl.errors import DiskError, UsageError
@@ -38,14 +38,37 @@ LEAD = (
 )
 
 
-def demo(folder: str | Path = "demo", seed: int = 0, episodes: int = 24) -> Path:
-    """Train, attack and compare RH-UCRL and H-UCRL; print the table and write the page, whose path is returned."""
+class Plan(NamedTuple):
+    """What each process is told: options of training, the attacks (by default all), the oracle's grid."""
+
+    training: dict[str, Any]
+    only: Sequence[str] = ()
+    grid: int = GRID
+
+    def config(self, strength: float, algorithm: str = "rh-ucrl") -> TrainConfig:
+        return TrainConfig(strength=strength, algo=algorithm, **self.training)  # type: ignore[arg-type]
+
+    def game(self, strength: float) -> Any:
+        from rhucrl.training import env_of
+
+        return env_of(self.config(strength)).game
+
+
+def demo(
+    folder: str | Path = "demo", seed: int = 0, episodes: int = 24, only: Sequence[str] = (), grid: int = GRID,
+    **options: Any,
+) -> Path:  # fmt: skip
+    """Train, attack and compare RH-UCRL and H-UCRL; print the table and write the page, whose path is returned.
+
+    `only` names some of the attacks, and the other options are those of training: both make it quicker to try out.
+    """
     started, folder = time.monotonic(), absolute(folder)
+    plan = Plan({"seed": seed, "episodes": episodes, **options}, only, grid)
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
     parts = [*ALGORITHMS, OPTIMUM]
     start = [sys.executable, "-m", __name__]
-    codes = run_side_by_side({part: [*start, part, str(folder), str(seed), str(episodes)] for part in parts})
+    codes = run_side_by_side({part: [*start, part, str(folder), json.dumps(plan)] for part in parts})
     if failed := [part for part in parts if codes[part]]:
         print(f"{' and '.join(failed)} failed; the messages are above", file=sys.stderr)
         raise SystemExit(max(codes.values()))
@@ -54,10 +77,10 @@ def demo(folder: str | Path = "demo", seed: int = 0, episodes: int = 24) -> Path
     _print_table(summaries, oracle[STRENGTH])
     facts = {
         "seed": str(seed),
-        "episodes": f"{episodes} of 200 steps for each algorithm",
+        "episodes": f"{episodes} of {summaries[0].metrics[0]['steps']} steps for each algorithm",
         "attack": "quick budget; the worst found by "
         + ", ".join(f"{run.attack} ({label(run.algorithm)})" for run in summaries),
-        "optimum": f"dynamic programming on a grid of {GRID} angles and {GRID + 1} velocities",
+        "optimum": f"dynamic programming on a grid of {grid} angles and {grid + 1} velocities",
         "wall time": f"{time.monotonic() - started:.0f} s",
     }
     results = {
@@ -77,7 +100,7 @@ def demo(folder: str | Path = "demo", seed: int = 0, episodes: int = 24) -> Path
     return page
 
 
-def run_algorithm(algorithm: str, folder: Path, seed: int, episodes: int) -> RunSummary:
+def run_algorithm(algorithm: str, folder: Path, plan: Plan) -> RunSummary:
     """Train one algorithm and attack its output policy at every strength."""
     import jax
 
@@ -85,15 +108,16 @@ def run_algorithm(algorithm: str, folder: Path, seed: int, episodes: int) -> Run
     from rhucrl.evaluation.rollouts import mean_return
     from rhucrl.runs import Run
 
-    config = TrainConfig(strength=STRENGTH, algo=algorithm, seed=seed, episodes=episodes)  # type: ignore[arg-type]
-    game, attacked = _game(STRENGTH), [strength for strength in STRENGTHS if strength]
+    config = plan.config(STRENGTH, algorithm)
+    seed, episodes = config.seed, config.episodes
+    game, attacked = plan.game(STRENGTH), [strength for strength in STRENGTHS if strength]
     with Progress(episodes + len(attacked), label(algorithm)) as progress:
         progress.update(0, "starting")
         agent = _learn(config, folder, progress)
         policy, cases = agent.policy, {}
         for i, strength in enumerate(attacked):
             progress.update(episodes + i, f"attacking at strength {strength:g}")
-            cases[strength] = worst_case(policy, _game(strength), "quick", seed)
+            cases[strength] = worst_case(policy, plan.game(strength), "quick", seed, only=plan.only)
         found = cases[STRENGTH]
         keys = jax.random.split(jax.random.key(seed), 1)
         average = float(mean_return(game, policy, agent.adversary, keys))
@@ -125,7 +149,7 @@ def _learn(config: TrainConfig, folder: Path, progress: Progress) -> Agent:
     return load(folder)
 
 
-def solve_oracle() -> list[tuple[float, float]]:
+def solve_oracle(plan: Plan) -> list[tuple[float, float]]:
     """The value of the true game at every strength: what no policy can beat."""
     from rhucrl.evaluation.oracle import solve
 
@@ -133,15 +157,9 @@ def solve_oracle() -> list[tuple[float, float]]:
     with Progress(len(STRENGTHS), OPTIMUM) as progress:
         for i, strength in enumerate(STRENGTHS):
             progress.update(i, f"dynamic programming at strength {strength:g}")
-            values.append((strength, solve(_game(strength), GRID).value))
+            values.append((strength, solve(plan.game(strength), plan.grid).value))
         progress.update(len(STRENGTHS), "done")
     return values
-
-
-def _game(strength: float) -> Any:
-    from rhucrl.envs import make
-
-    return make("pendulum", setting="adversarial", strength=strength).game
 
 
 def _episode(game: Any, policy: Any, adversary: Any) -> Episode:
@@ -185,17 +203,17 @@ def _print_table(runs: Sequence[RunSummary], optimum: float) -> None:
     Console().print(table)
 
 
-def main(part: str, folder: str, seed: str, episodes: str) -> int:
+def main(part: str, folder: str, told: str) -> int:
     """One process of the demonstration."""
     from rhucrl.compilation import enable_cache
 
     enable_cache()
-    place = Path(folder)
+    place, plan = Path(folder), Plan(*json.loads(told))
     try:
         if part == OPTIMUM:
-            found: Any = solve_oracle()
+            found: Any = solve_oracle(plan)
         else:
-            found = dataclasses.asdict(run_algorithm(part, place / "runs" / part, int(seed), int(episodes)))
+            found = dataclasses.asdict(run_algorithm(part, place / "runs" / part, plan))
         with explained(place):
             write_file(place / f"{part}.json", dump(found))
     except (UsageError, DiskError) as error:

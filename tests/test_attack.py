@@ -113,6 +113,31 @@ def test_the_inner_worst_value_of_an_episode_is_found():
     assert float(found.adversary(jnp.ones(1), jnp.array(0))[0]) == pytest.approx(0.37, abs=1e-3)
 
 
+class Helpful(Alternating):
+    """Whatever the adversary does pays: its worst choice is to do nothing."""
+
+    def reward(self, obs, executed, adversary, next_obs):
+        return 1 + jnp.abs(adversary[..., 0])
+
+
+def test_nobody_is_among_the_adversaries():
+    game = Helpful(0.8)
+    case = worst_case(still, game, only=["bang-bang"])
+    assert case.attacks["bang-bang"] == pytest.approx(20 * 1.8)
+    assert (case.attack, case.worst, case.returns, case.adversary) == ("none", 20, case.calm, None)
+    assert float(episode_return(game, still, case.adversary, jax.random.key(0))) == 20
+    assert sweep(still, game, (0.0, 0.8)).worst == (20, 20)
+    hurt = worst_case(still, Alternating(0.8), only=["bang-bang"])
+    assert (hurt.attack, hurt.returns) == ("bang-bang", hurt.findings["bang-bang"].returns)
+
+
+def test_an_adversary_of_an_episode_is_asked_once():
+    """At every step, -sign(s) would take 0.8 away; held for the episode, it takes as much as it gives."""
+    game = Alternating(0.8, scope="episode")
+    assert float(episode_return(game, still, lambda obs, time: -obs, jax.random.key(0))) == pytest.approx(20)
+    assert float(episode_return(Alternating(0.8), still, lambda obs, time: -obs, jax.random.key(0))) == pytest.approx(4)
+
+
 def test_nothing_is_earned_after_termination():
     assert worst_case(still, Fragile(0.5)).worst == 1
     assert float(worst_sequence(Fragile(0.5), still, 2)[0]) == 1

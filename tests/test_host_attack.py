@@ -371,3 +371,10 @@ def test_a_parameter_is_swept_over_its_closed_range(tmp_path, capsys):
     ]:
         assert cli.main(["evaluate", str(tmp_path / "policy"), "--sweep", asked]) == 2
         assert remedy in capsys.readouterr().err
+
+
+def test_an_attack_that_helps_the_policy_is_not_its_worst_case(tmp_path, capsys, monkeypatch):
+    found = attack.WorstCase((3.0,), {"constant": attack.Finding(None, (5.0,), 1, 0.0)})
+    monkeypatch.setattr("rhucrl.cli_attack.attacked", lambda *_: found)
+    assert cli.main(["attack", "lqr", "--env", "inverted-pendulum", "--save", str(tmp_path), "--jobs", "1"]) == 0
+    assert "worst case 3.0, that of no adversary" in capsys.readouterr().out

@@ -39,7 +39,7 @@ SETTINGS: dict[Setting, str] = {
 
 @dataclass(frozen=True)
 class Train(TrainConfig):
-    """Learn a policy. Every episode is saved: a stopped run continues with `rhucrl resume RUN`."""
+    """Learn a policy. Every episode is saved: after a stop, the same command or `rhucrl resume RUN` goes on."""
 
     env: Annotated[str, Positional, arg(metavar="ENV")] = TrainConfig.env
     """The environment; `rhucrl list envs` shows all."""
@@ -65,10 +65,18 @@ class Train(TrainConfig):
         if len(configs) != len(self.seeds) or not configs:
             raise UsageError(f"--seeds needs different numbers, got {' '.join(map(str, self.seeds)) or 'none'}")
         folders = {seed: self._folder(seed) for seed in configs}
+        from rhucrl.run_folders import RECORD, left_to_do, same_run
+
+        if len(configs) > 1 and self.run_dir and (self.run_dir / RECORD).exists():
+            raise UsageError(f"{self.run_dir} is a run itself: choose another --run-dir for several seeds")
+        stored = {seed: same_run(folder, configs[seed]) for seed, folder in folders.items()}
+        left = left_to_do(stored)
         if len(configs) > 1:
-            return self._run_each(folders)
-        (seed,) = configs
-        _train(configs[seed], folders[seed], self.tensorboard, self.profile)
+            return self._run_each({seed: folders[seed] for seed in left})
+        for seed in left:
+            if run := stored[seed]:
+                print(f"{folders[seed]} holds this run, {run.progress}: going on", flush=True)
+            _train(configs[seed], folders[seed], self.tensorboard, self.profile, begun=run is not None)
         return 0
 
     def _config(self, seed: int) -> TrainConfig:
@@ -93,16 +101,11 @@ class Train(TrainConfig):
         return (self.run_dir or Path("runs") / name) / f"seed-{seed}"
 
     def _run_each(self, folders: dict[int, Path]) -> int:
-        from rhucrl.processes import run_side_by_side
-
         start = [sys.executable, "-m", "rhucrl.cli", "train", self.env, *self._flags()]
         commands = {
             f"seed {seed}": [*start, "--seeds", str(seed), "--run-dir", str(folder)] for seed, folder in folders.items()
         }
-        failed = {name: code for name, code in run_side_by_side(commands).items() if code}
-        for name, code in failed.items():
-            print(f"{name} ended with exit code {code}; its message is above", file=sys.stderr)
-        return max(failed.values(), default=0)
+        return _side_by_side(commands)
 
     def _flags(self) -> list[str]:
         """The options that differ from their defaults, as they would be typed."""
@@ -121,10 +124,13 @@ class Train(TrainConfig):
 
 @dataclass(frozen=True)
 class Resume:
-    """Continue a stopped run from its last checkpoint, to the same numbers as if it had not been stopped."""
+    """Continue a stopped run from its last checkpoint, to the same numbers as if it had not been stopped.
+
+    Of a folder of runs, all that are not finished continue side by side, one per core.
+    """
 
     run_dir: RunFolder
-    """The run's folder."""
+    """The run's folder, or one of several runs."""
     episodes: int | None = None
     """Go on to this number of episodes instead of the run's own."""
     env: str | None = None
@@ -133,19 +139,23 @@ class Resume:
     """Import the environment by the name in the run's folder, which runs its code: only for runs that you trust."""
 
     def run(self) -> int:
-        from rhucrl import training
-        from rhucrl.progress import Progress
-        from rhucrl.runs import Run
+        from rhucrl.run_folders import find_runs, left_to_do, names_of, stored_run
 
-        run = Run.open(self.run_dir)
-        for name, (was, now) in run.changed_versions().items():
-            _show_warning(f"the run began with {name} {was}, this is {now}: numbers may differ")
-        _keep_compiled()
-        total = self.episodes or run.config["episodes"]
-        with _resumable(self.run_dir), Progress(total, f"{run.config['algo']} {run.config['env']}") as progress:
-            env = training.env_named(run.config, self.env)
-            training.resume(self.run_dir, episodes=self.episodes, progress=progress, env=env, trust=self.trust)
-        return 0
+        folders = find_runs(self.run_dir)
+        if len(folders) == 1:
+            _resume(folders[0], self.episodes, self.env, self.trust)
+            return 0
+        runs = dict(zip(names_of(folders, self.run_dir), map(stored_run, folders), strict=True))
+        for run in runs.values():
+            if self.episodes and self.episodes < run.episodes:
+                raise UsageError(f"--episodes is {self.episodes}; {run.folder} was asked for {run.episodes} already")
+        return _side_by_side({name: self._command(runs[name].folder) for name in left_to_do(runs, self.episodes)})
+
+    def _command(self, folder: Path) -> list[str]:
+        given = {"--episodes": self.episodes, "--env": self.env}
+        options = [str(part) for option, value in given.items() if value is not None for part in (option, value)]
+        trusted = ["--trust"] if self.trust else []
+        return [sys.executable, "-m", "rhucrl.cli", "resume", str(folder), *options, *trusted]
 
 
 @dataclass(frozen=True)
@@ -300,19 +310,49 @@ def _one_line(box: str) -> str:
     return text or "bad usage: --help shows the options"
 
 
-def _train(config: TrainConfig, folder: Path, tensorboard: bool, profiled: bool) -> None:
+def _train(config: TrainConfig, folder: Path, tensorboard: bool, profiled: bool, begun: bool = False) -> None:
+    """A new run, or the rest of one that has `begun`."""
     from rhucrl import training
     from rhucrl.progress import Progress
     from rhucrl.runs import ask_for_tensorboard
 
     _keep_compiled()
     if tensorboard:
-        ask_for_tensorboard(folder)
-    with _resumable(folder), Progress(config.episodes, f"{config.algo} {config.env} seed {config.seed}") as progress:
-        training.train(config, folder, progress)
+        ask_for_tensorboard(folder, begun)
+    if begun:
+        _resume(folder, trust=True)  # the environment was named by whoever typed the command
+    else:
+        label = f"{config.algo} {config.env} seed {config.seed}"
+        with _resumable(folder), Progress(config.episodes, label) as progress:
+            training.train(config, folder, progress)
     if profiled:
         _print_profile(folder)
     print(f"{folder} holds the run; `rhucrl evaluate {folder}` plays its policy")
+
+
+def _resume(folder: Path, episodes: int | None = None, env: str | None = None, trust: bool = False) -> None:
+    from rhucrl import training
+    from rhucrl.progress import Progress
+    from rhucrl.runs import Run
+
+    run = Run.open(folder)
+    for name, (was, now) in run.changed_versions().items():
+        _show_warning(f"the run began with {name} {was}, this is {now}: numbers may differ")
+    _keep_compiled()
+    label = f"{run.config['algo']} {run.config['env']}"
+    with _resumable(folder), Progress(episodes or run.config["episodes"], label) as progress:
+        place = training.env_named(run.config, env)
+        training.resume(folder, episodes=episodes, progress=progress, env=place, trust=trust)
+
+
+def _side_by_side(commands: dict[str, list[str]]) -> int:
+    """Run them, one per core; the largest exit code."""
+    from rhucrl.processes import run_side_by_side
+
+    failed = {name: code for name, code in run_side_by_side(commands).items() if code}
+    for name, code in failed.items():
+        print(f"{name} ended with exit code {code}; its message is above", file=sys.stderr)
+    return max(failed.values(), default=0)
 
 
 def _print_profile(folder: Path) -> None:

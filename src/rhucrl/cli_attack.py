@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 Budget = Literal["quick", "standard", "thorough"]
 RunFolder = Annotated[Path, Positional, arg(metavar="RUN")]
-NUMBERS = ("return", "steps", "CPU s")  # columns of them
+NUMBERS = ("return", "steps", "CPU s", "nominal", "average", "worst case", "last", "best")  # columns of them
 PLACE = ("setting", "strength", "scope", "mixture", "horizon")
 
 
@@ -90,40 +89,54 @@ def in_time(policy: Any, env: ZeroSumEnv, budget_ms: float | None) -> Any:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Play a policy: alone, against the adversary it learned with, and against a quick attack; or sweep a parameter."""
+    """Judge policies: alone, against the adversary that each learned with, and in the worst case that an attack finds.
 
-    run_dir: RunFolder
-    """A run's or a policy's folder."""
+    Of several runs it shows each, and the mean of those that differ in nothing but the seed with its 95 % interval.
+    """
+
+    runs: Annotated[tuple[Path, ...], Positional, arg(metavar="RUN [RUN ...]")]
+    """Folders of runs, folders of several runs, or saved policies."""
+    protocol: Literal["battery", "paper"] = "battery"
+    """The attack: every one of a budget, or the paper's: an adversary learns by soft actor-critic for 200 episodes."""
+    budget: Budget | None = None
+    """Battery: how long to search; by default quick."""
+    attack_episodes: int | None = None
+    """Paper: episodes for which the adversary learns; by default 200."""
     seed: int = 0
     """Random seed of the evaluation."""
     episodes: int = 10
-    """Episodes to average over."""
+    """Episodes to average over; one is enough where all are the same."""
     env: str | None = None
     """module:make of the environment, where it is one of your own."""
     trust: bool = False
     """Import the environment by the name in the run's folder, which runs its code: only for runs that you trust."""
     budget_ms: float | None = None
     """A planner's milliseconds per step, instead of a number of rounds."""
+    json: Path | None = None
+    """Write every run's returns to this file too."""
     sweep: str | None = None
     """mass=LOW:HIGH:COUNT, of a run in the parameter setting: returns at so many values of the closed range and at the
     worst value that a search finds; with a plot, sweep.png in the run's folder."""
 
-    def run(self) -> int:
-        agent, env = Subject(str(self.run_dir), env=self.env, trust=self.trust, budget_ms=self.budget_ms).meet()
-        if self.sweep is not None:
-            return self._sweep(agent, env, *parsed_sweep(self.sweep))
-        from rhucrl.evaluation.arena import arena, gains
-        from rhucrl.evaluation.attack import seeds
-        from rhucrl.evaluation.search import Trained
+    @property
+    def run_dir(self) -> Path:
+        """The run to sweep."""
+        if len(self.runs) != 1:
+            raise UsageError(f"--sweep is for one run, here are {len(self.runs)}: name one, or sweep each")
+        return self.runs[0]
 
-        found = attacked(str(self.run_dir), agent, env, "quick", self.seed)
-        fresh = seeds(self.seed, 1, self.episodes)
-        rows = {"none": found.calm}
-        if hasattr(agent, "adversary"):
-            rows["the one it learned with"] = tuple(gains(arena(agent, env), Trained(agent), fresh))
-        rows["the worst of a quick attack"] = found.findings[found.attack].returns
-        print_table(str(self.run_dir), ("adversary", "return"), [(name, told(gains)) for name, gains in rows.items()])
-        return 0
+    def run(self) -> int:
+        if self.sweep is None:
+            from rhucrl.cli_evaluate import evaluate
+
+            return evaluate(self)
+        if not (self.run_dir / "config.json").exists() and not (self.run_dir / "meta.json").exists():
+            raise UsageError(f"{self.run_dir} is no run and no policy: --sweep is for one run, name it")
+        return self._sweep(*self.meet(self.run_dir), *parsed_sweep(self.sweep))
+
+    def meet(self, run: Path) -> tuple[Any, ZeroSumEnv]:
+        """A run's agent, and its environment."""
+        return Subject(str(run), env=self.env, trust=self.trust, budget_ms=self.budget_ms).meet()
 
     def _sweep(self, agent: Any, env: ZeroSumEnv, name: str, low: float, high: float, count: int) -> int:
         from rhucrl.evaluation.attack import sweep_parameter
@@ -181,18 +194,19 @@ class Attack(Subject):
 
     def run(self) -> int:
         policy, env = self.meet()
-        from rhucrl.evaluation.findings import Folder
+        from rhucrl.evaluation.findings import Folder, folder_of
         from rhucrl.evaluation.foreign import fingerprint
 
         place = {**env.game.options(), "budget": self.budget, "seed": self.seed}
-        folder = self.save or self._folder(place)
+        folder = self.save or folder_of(self.policy, place.values())
         shelf = Folder(folder, {"policy": self.policy, "fingerprint": fingerprint(self.policy), **place})
         with self._help(env) as crew:
             found = attacked(self.policy, policy, env, self.budget, self.seed, shelf, self.clip, self.only, crew)
         rows = [("none", told(found.calm), "", "")]
         rows += [(name, told(row.returns), str(row.steps), f"{row.cpu:.1f}") for name, row in found.findings.items()]
         print_table(self.policy, ("attack", "return", "steps", "CPU s"), rows)
-        print(f"worst case {found.worst:.1f}, by {found.attack}; the adversaries are in {folder}")
+        by = f"by {found.attack}" if found.adversary is not None else "that of no adversary: no attack lowered it"
+        print(f"worst case {found.worst:.1f}, {by}; the adversaries are in {folder}")
         return 0
 
     def _help(self, env: ZeroSumEnv) -> Any:
@@ -206,12 +220,6 @@ class Attack(Subject):
             return contextlib.nullcontext()
         names = [field.name for field in dataclasses.fields(Subject)]
         return Crew({name: getattr(self, name) for name in (*names, "clip")}, jobs)
-
-    def _folder(self, place: Mapping[str, Any]) -> Path:
-        path = Path(self.policy)
-        inside = (path / "config.json").exists()
-        words = [*([] if inside else [path.stem]), *(str(value) for value in place.values() if value is not None)]
-        return (path if inside else Path()) / "attacks" / re.sub(r"[^\w.]+", "-", "-".join(words))
 
 
 def attacked(

@@ -277,10 +277,11 @@ class Run:
             self._board.flush()
 
 
-def ask_for_tensorboard(folder: str | Path) -> None:
-    """Have the run that will be created in `folder` write TensorBoard's files too."""
+def ask_for_tensorboard(folder: str | Path, begun: bool = False) -> None:
+    """Have the run that will be created in `folder`, or has `begun` there, write TensorBoard's files too."""
     with explained(folder):
-        _require_vacant(absolute(folder))
+        if not begun:
+            _require_vacant(absolute(folder))
         (absolute(folder) / _BOARD).mkdir(parents=True, exist_ok=True)
 
 

@@ -29,6 +29,8 @@ from rhucrl.trees import read_meta
 
 Budget = Literal["quick", "standard", "thorough"]
 
+NOBODY = "none"  # the attack that is none
+
 EFFORTS: dict[str, dict[str, Effort]] = {
     "jax": {
         "quick": Effort(32, 16, 2, 16, 4, (49,), 3, 8, 8, grids=(200,), strays=16),
@@ -80,12 +82,19 @@ class WorstCase(NamedTuple):
 
     @property
     def attack(self) -> str:
-        """The one that has found the worst."""
-        return min(self.attacks, key=self.attacks.__getitem__)
+        """The one that has found the worst; `none` where every adversary that was found is better than nobody."""
+        rows = {**self.attacks, NOBODY: self.nominal}
+        return min(rows, key=rows.__getitem__)
+
+    @property
+    def returns(self) -> tuple[float, ...]:
+        """The returns in the worst case."""
+        return self.calm if self.attack == NOBODY else self.findings[self.attack].returns
 
     @property
     def worst(self) -> float:
-        return self.attacks[self.attack]
+        """The lowest mean return: never above the nominal one, because to do nothing is open to every adversary."""
+        return float(np.mean(self.returns))
 
     @property
     def adversaries(self) -> dict[str, Any]:
@@ -93,8 +102,8 @@ class WorstCase(NamedTuple):
 
     @property
     def adversary(self) -> Any:
-        """The worst one."""
-        return self.findings[self.attack].adversary
+        """The worst one; None is nobody."""
+        return None if self.attack == NOBODY else self.findings[self.attack].adversary
 
 
 class Sweep(NamedTuple):
@@ -142,28 +151,31 @@ def seeds(seed: int, purpose: int, count: int) -> list[int]:
     return [int(x) for x in np.random.SeedSequence([seed, purpose]).generate_state(count)]
 
 
-def effort_of(game: Game, budget: Budget) -> Effort:
+def effort_of(game: Game, budget: Budget, episodes: int | None = None) -> Effort:
+    """The budget's effort, with another number of `episodes` of a replay if one is given."""
     table = EFFORTS["jax" if isinstance(game, JaxGame) else "host"]
     if budget not in table:
         raise unknown("budget", str(budget), table)
-    effort = table[budget]
+    effort = table[budget]._replace(**({} if episodes is None else {"unseen": episodes}))
     return effort._replace(seen=1, unseen=1) if is_certain(game) else effort
 
 
 def worst_case(
     policy: Any, env: Any, budget: Budget = "quick", seed: int = 0, progress: Progress | None = None,
     shelf: Shelf | None = None, clip: bool = False, only: Sequence[str] = (), crew: Help | None = None,
+    episodes: int | None = None,
 ) -> WorstCase:  # fmt: skip
     """The worst return of `policy` in `env` that the attacks of a budget find; the same for the same seed.
 
     The policy is a function of observations, or has Stable-Baselines3's `predict`. Where starts or executions are
     random, adversaries are searched on some episodes and replayed on others, so that the reported mean is not the luck
     of the search. An action outside the agent's box is an error, unless `clip` lets the environment clip it. `only`
-    names some of the attacks, a `crew` plays on other cores, and `progress.update(n, text)` is told how many of
-    `rounds(policy, env, budget)` are done.
+    names some of the attacks, a `crew` plays on other cores, a replay has so many `episodes` (by default the budget's),
+    and `progress.update(n, text)` is told how many of `rounds(policy, env, budget)` are done.
     """
     env = ZeroSumEnv(env) if isinstance(env, JaxGame) else env
-    effort, shelf, findings, doing = effort_of(getattr(env, "game", env), budget), shelf or Nowhere(), {}, ["nominal"]
+    effort, findings, doing = effort_of(getattr(env, "game", env), budget, episodes), {}, ["nominal"]
+    shelf = shelf or Nowhere()
 
     def watch() -> None:
         if progress is not None:
@@ -188,10 +200,14 @@ def carried_out(search: Search, attack: Any, fresh: Sequence[int], generator: np
     tried = attack(search, generator)
     replays = place.play(tried, fresh)
     worst = min(range(len(tried)), key=lambda i: score(replays[i]))
-    returns = tuple(float(played.gain) for played in replays[worst])
+    returns = demand_finite(tuple(float(played.gain) for played in replays[worst]))
+    return Finding(tried[worst], returns, place.steps - before, place.cpu - clock)
+
+
+def demand_finite(returns: tuple[float, ...]) -> tuple[float, ...]:
     if not all(map(math.isfinite, returns)):
         raise UsageError("a return under attack is not finite: check the policy's actions and the environment")
-    return Finding(tried[worst], returns, place.steps - before, place.cpu - clock)
+    return returns
 
 
 def chosen(rows: dict[str, Any], only: Sequence[str]) -> dict[str, Any]:

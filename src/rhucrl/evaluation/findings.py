@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,14 @@ from rhucrl.evaluation.attack import Finding, load_adversary
 from rhucrl.trees import dump, explained, write_file
 
 RECORD = "attack.json"
+
+
+def folder_of(policy: str, words: Iterable[Any]) -> Path:
+    """Where an attack on a policy is kept: attacks/ in its run's folder, or in this one under the policy's name."""
+    path = Path(policy)
+    inside = (path / "config.json").exists()
+    named = [*([] if inside else [path.stem]), *(str(word) for word in words if word is not None)]
+    return (path if inside else Path()) / "attacks" / re.sub(r"[^\w.]+", "-", "-".join(named))
 
 
 class Folder:

@@ -54,36 +54,41 @@ def neutral_adversary(game: Game) -> Constant:
 
 
 @eqx.filter_jit
-def rollout(game: Game, policy: Policy, adversary: Adversary, key: PRNGKeyArray) -> Trajectory:
+def rollout(game: Game, policy: Policy, adversary: Adversary | None, key: PRNGKeyArray) -> Trajectory:
     """One episode of `policy` against `adversary`; `key` draws the start and what probabilistic mixtures execute.
 
-    An episode that terminates stays where it ended and earns nothing more.
+    An episode that terminates stays where it ended and earns nothing more. In scope `episode` the adversary is asked
+    once, at the start. None is nobody, on the system without its adversary's strength.
     """
+    if adversary is None:
+        game, adversary = game.nominal(), neutral_adversary(game)
     game = demand_jax(game)
     start, draws = jax.random.split(key)
+    begun, ask = game.reset(start), adversary
+    held = ask(game.observe(begun), jnp.int32(0)) if game.scope == "episode" else None
 
     def step(carry: tuple[Array, Array, Any], time: Array) -> tuple[tuple[Array, Array, Any], Trajectory]:
         state, alive, memory = carry
         obs = game.observe(state)
         memory, asked = act(policy, memory, obs)
-        against = game.adversary.clip(adversary(obs, time))
+        against = game.adversary.clip(ask(obs, time) if held is None else held)
         action = game.agent.clip(asked)
         played = play(game, state, action, against, jax.random.fold_in(draws, time))
         row = Trajectory(obs, asked, action, against, played.executed, jnp.where(alive, played.reward, 0.0))
         following = jnp.where(alive, played.state, state)
         return (following, alive & ~game.terminated(game.observe(following)), memory), row
 
-    carry = game.reset(start), jnp.bool_(True), fresh(policy)
+    carry = begun, jnp.bool_(True), fresh(policy)
     return jax.lax.scan(step, carry, jnp.arange(game.horizon))[1]
 
 
-def episode_return(game: Game, policy: Policy, adversary: Adversary, key: PRNGKeyArray) -> Float[Array, ""]:
+def episode_return(game: Game, policy: Policy, adversary: Adversary | None, key: PRNGKeyArray) -> Float[Array, ""]:
     """The undiscounted return of one episode: the agent's gain, the adversary's loss."""
     return rollout(game, policy, adversary, key).reward.sum()
 
 
 @eqx.filter_jit
-def mean_return(game: Game, policy: Policy, adversary: Adversary, keys: Keys) -> Float[Array, ""]:
+def mean_return(game: Game, policy: Policy, adversary: Adversary | None, keys: Keys) -> Float[Array, ""]:
     """The mean return over the episodes of `keys`."""
     return jax.vmap(lambda key: episode_return(game, policy, adversary, key))(keys).mean()
 

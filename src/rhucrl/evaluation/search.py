@@ -18,13 +18,12 @@ from rhucrl.envs.game import Game, JaxGame
 from rhucrl.envs.pendulum import Pendulum
 from rhucrl.errors import UsageError
 from rhucrl.evaluation import adversaries, oracle
-from rhucrl.evaluation.adversaries import WIDTH, member, members
+from rhucrl.evaluation.adversaries import member, members
 from rhucrl.evaluation.arena import Arena, JaxArena, Score, score
 from rhucrl.evaluation.forward import worst_sequence
+from rhucrl.evaluation.learned import learn_adversary
 from rhucrl.evaluation.planning import planner
 from rhucrl.evaluation.rollouts import rollout
-from rhucrl.off_policy import practise
-from rhucrl.solvers.model_free import Options, Player, begin, memory
 
 HELD = 25  # steps for which a random action is held
 SHIFT = 3  # steps by which the rest of a sequence moves at most when it evolves
@@ -159,29 +158,7 @@ def planning(depth: int) -> Attack:
 
 def sac(search: Search, generator: np.random.Generator) -> list[Any]:
     """The paper's attack: an adversary learns against the frozen agent; its last and its best policy count."""
-    game, arena, players = search.game, search.arena, (Player(search.game.adversary.size, -1),)
-    options = Options(width=WIDTH, batch=128, every=16, learning_rate=1e-3)
-    key = jax.random.key(search.seed)
-    learner, found = begin(players, game.scale, options, key), []
-    store = memory(search.effort.sac * game.horizon, game.observation.size, game.adversary.size)
-    for index in range(search.effort.sac):
-        exploration = None if index == 0 else 0.0
-        arena.act.reset()
-        played = practise(
-            arena.env, players, arena.act, learner, store, options, exploration, jax.random.fold_in(key, index)
-        )
-        learner, store = played.learner, played.memory
-        found.append((played.earned, learner.networks.actors[0]))
-        arena.watch()
-    best = min(found[1:] or found, key=lambda pair: pair[0])
-    return [member(game, "deep", _flat(actor)) for _, actor in (found[-1], best)]
-
-
-def _flat(net: Any) -> np.ndarray:
-    """A policy network's weights in one vector, without those of its standard deviation."""
-    *hidden, last = [(np.asarray(layer.weight).T, np.asarray(layer.bias)) for layer in net.layers]
-    mode = tuple(part[: len(part) // 2] for part in last)
-    return np.concatenate([part.ravel() for layer in (*hidden, mode) for part in layer])
+    return list(learn_adversary(search.arena, search.effort.sac, search.seed))
 
 
 def zoom(points: int) -> Attack:

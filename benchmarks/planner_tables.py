@@ -11,6 +11,8 @@ from planner import MASSES, STRENGTHS, SURE
 from rows import RESULTS, read
 from tables import interval, table
 
+from rhucrl.experiments.style import COLOURS, SERIES, dress, save, sheet
+
 DOCS = Path(__file__).parent.parent / "docs"
 
 
@@ -91,28 +93,24 @@ def budgets() -> str:
 
 
 def figure() -> None:
-    from matplotlib.figure import Figure
-
-    canvas = Figure((10, 3.2), layout="constrained")
-    axes = canvas.subplots(1, 3)
+    title, facts = "Planning against an adversary on the pendulum", "dotted: without a critic; dots: single seeds"
+    canvas, axes = sheet(title, facts, 1, 3, (11.1, 4.2))
     for ax, setting in zip(axes, ("adversarial", "action"), strict=False):
         for name, critic in KINDS:
             gains = np.array([row[name] for row in of(setting, critic)])
             if gains.size:
-                colour, style = "C0" if name == "robust" else "C1", "-" if critic else ":"
-                label = f"{name}, with a critic" if critic else name
+                colour, style = SERIES[name != "robust"], "-" if critic else ":"
+                label = f"{name}, critic" if critic else name
                 ax.plot(STRENGTHS, gains.mean(0), style, color=colour, label=label)
                 ax.plot(STRENGTHS, gains.T, ".", color=colour, alpha=0.4)
-        ax.plot(STRENGTHS, optimum(setting), "k--", label="optimum")
-        ax.set(title=setting, xlabel="strength α", ylabel="return over 500 steps")
-    axes[0].legend(loc="lower left", fontsize=8)
+        ax.plot(STRENGTHS, optimum(setting), "--", color=COLOURS["optimum"], label="optimum")
+        dress(ax, "strength α", "return over 500 steps", setting, across=2)
     rows = read("masses")
-    axes[2].plot(MASSES, np.mean([row["hedging"] for row in rows], 0), color="C0", label="hedging")
+    axes[2].plot(MASSES, np.mean([row["hedging"] for row in rows], 0), color=SERIES[0], label="hedging")
     for i, mass in enumerate(SURE):
-        axes[2].plot(MASSES, np.mean([row["sure"][str(mass)] for row in rows], 0), color=f"C{i + 1}", label=f"sure of {mass:g}", lw=1)  # fmt: skip  # noqa: E501
-    axes[2].set(title="parameter", xlabel="relative mass", ylabel="return over 200 steps")
-    axes[2].legend(loc="lower left", fontsize=8)
-    canvas.savefig(DOCS / "img" / "planner.png", dpi=110)
+        axes[2].plot(MASSES, np.mean([row["sure"][str(mass)] for row in rows], 0), color=SERIES[i + 1], label=f"sure of {mass:g}", lw=1)  # fmt: skip  # noqa: E501
+    dress(axes[2], "relative mass", "return over 200 steps", "parameter", across=2)
+    save(canvas, DOCS / "img" / "planner.png")
 
 
 def write() -> None:

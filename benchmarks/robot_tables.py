@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import matplotlib
-import matplotlib.pyplot as plt
+import itertools
+
 import numpy as np
 from rows import read
 from tables import DOCS, grouped, interval, table
+
+from rhucrl.experiments.style import SERIES, dress, line_look, save, sheet
 
 ALONE = ("cheetah", "swimmer", "hopper", "walker", "reacher")
 HEAD = """# Results on the robots
@@ -97,17 +99,13 @@ def speeds(full: list[dict], fast: list[dict]) -> str:
 
 def curves(rows: list[dict], title: str, name: str) -> str:
     """Return against steps, one line per seed."""
-    matplotlib.use("Agg")
-    figure, axis = plt.subplots(figsize=(6, 3.5))
-    for row in sorted(rows, key=lambda row: row["options"]["seed"]):
+    figure, (axes,) = sheet(title, "return of the learned policy, without noise")
+    for row, colour in zip(sorted(rows, key=lambda row: row["options"]["seed"]), itertools.cycle(SERIES), strict=False):
         points = [(steps, typical(returns)) for _, steps, returns in row["curve"]]
-        axis.plot(*zip(*points, strict=True), marker=".", label=f"seed {row['options']['seed']}")
-    axis.set(xlabel="environment steps", ylabel="return, no noise", title=title)
-    axis.grid(alpha=0.3)
-    axis.legend(fontsize=8)
+        axes.plot(*zip(*points, strict=True), label=f"seed {row['options']['seed']}", **line_look(colour))
+    dress(axes, "environment steps", "return")
     (DOCS / "img").mkdir(parents=True, exist_ok=True)
-    figure.savefig(DOCS / "img" / f"{name}.png", dpi=110, bbox_inches="tight")
-    plt.close(figure)
+    save(figure, DOCS / "img" / f"{name}.png")
     return f"![{title}](img/{name}.png)\n"
 
 

@@ -1,4 +1,4 @@
-"""Films: both files, as many frames as the episode has, arrows where forces are, and clear words without OpenGL."""
+"""Films: a file for each adversary, arrows as long as forces are large, words that tell the time and the return."""
 
 import subprocess
 import sys
@@ -7,17 +7,23 @@ from types import SimpleNamespace
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from PIL import ImageColor
 
 from rhucrl import cli
 from rhucrl.config import TrainConfig
 from rhucrl.envs import make
+from rhucrl.envs.physics import mujoco_of
 from rhucrl.errors import UsageError
 from rhucrl.evaluation.adversaries import member
-from rhucrl.experiments import video
+from rhucrl.experiments import cameras, video
+from rhucrl.experiments.overlay import Caption, Overlay
+from rhucrl.experiments.style import COLOURS
 
 imageio = pytest.importorskip("imageio.v2")
 ffmpeg = pytest.importorskip("imageio_ffmpeg")
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # films are read by a process too
+
+CAPTION = Caption("RH-UCRL", "against an adversary", COLOURS["rh-ucrl"])
 
 
 @pytest.fixture
@@ -25,7 +31,7 @@ def drawable(monkeypatch):
     """A place to draw, in a process that has not decided on another one."""
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     try:
-        video._offscreen().free()
+        cameras.offscreen().free()
     except UsageError as error:
         pytest.skip(str(error))
 
@@ -38,33 +44,108 @@ def constant(value):
     return lambda obs, time: np.asarray(value, np.float32)
 
 
+def filmed(env, adversary, seconds=0.05, action=0.0):
+    """The frames as they are before an encoder loses something."""
+    dt = video._seconds_per_step(env)
+    policy = lambda obs: np.full(env.boxes["agent"].shape, action)  # noqa: E731
+    return list(video._frames(env, policy, adversary, CAPTION, 0, seconds, dt, 1, None))
+
+
+def like(frame, name):
+    """Where the frame has one of the page's colours."""
+    return np.abs(frame.astype(int) - ImageColor.getrgb(COLOURS[name])).max(-1) < 40
+
+
 def test_the_pendulum(tmp_path):
     env = make("pendulum", "adversarial", horizon=12)
     mp4, gif = video.record(env, lambda obs: np.ones(1), constant([1.2, 0.8]), tmp_path / "swing.any")
     assert (mp4.name, gif.name) == ("swing.mp4", "swing.gif")
+    assert frames_of(mp4) == 13 + 20  # every step and the start; a second's rest at the end
     frames = imageio.mimread(gif)
-    assert frames_of(mp4) == 13  # every step, and the start
+    assert len(frames) == 13
     assert np.abs(frames[0].astype(int) - frames[-1]).max() > 100
 
 
-def test_a_robot_with_its_forces_as_arrows(tmp_path, drawable):
-    env = make("inverted-pendulum", "adversarial", horizon=3)
+def test_words_change_where_nothing_moves():
+    frames = filmed(make("pendulum", "adversarial", horizon=3), constant([1.0, 1.0]), np.inf)  # it hangs and rests
+    words, rest = [f[: cameras.TOP] for f in frames], [f[cameras.TOP :] for f in frames]
+    assert len({w[:36].tobytes() for w in words}) == 4  # the return
+    assert len({w[36:].tobytes() for w in words}) == 4  # the time
+    assert len({r.tobytes() for r in rest}) == 1
+    half = words[0].shape[1] // 2  # on the left is who plays, on the right are return and time
+    assert len({w[:, :half].tobytes() for w in words}) == 1
 
-    def last(force):
-        _, gif = video.record(env, lambda obs: np.zeros(1), constant(force), tmp_path / "film", seconds=0.05)
-        return np.asarray(imageio.mimread(gif)[-1], int)[..., :3]
 
-    def red(frame):
-        return ((frame[..., 0] > 90) & (frame[..., 1] < 50) & (frame[..., 2] < 50)).sum()
+def test_arrows_are_bright_and_grow_with_the_force(drawable):
+    env = make("inverted-pendulum", "adversarial", 10.0, horizon=3)
+    shown = {force: like(filmed(env, constant(force))[-1], "adversary") for force in
+             ((0, 0), (4, 0), (10, 0), (-10, 0), (0, 10), (0, -10))}  # fmt: skip
+    counts = {force: int(mask.sum()) for force, mask in shown.items()}
+    assert counts[0, 0] == 0
+    assert counts[4, 0] > 200
+    assert counts[10, 0] > 1.4 * counts[4, 0]
+    wide = {force: np.ptp(np.flatnonzero(shown[force].any(0))) for force in ((4, 0), (10, 0))}
+    assert wide[10, 0] > wide[4, 0] + 40  # in pixels
 
-    assert red(last([10, 10])) > 100 > red(last([0, 0]))
+    def centre(force, axis):
+        return np.nonzero(shown[force])[axis].mean()
+
+    assert centre((10, 0), 1) > centre((-10, 0), 1) + 50
+    assert centre((0, 10), 0) < centre((0, -10), 0) - 50
+
+
+def test_the_ground_is_light_and_the_model_stays_as_it_is(drawable):
+    env = make("half-cheetah", "adversarial", horizon=3)
+    model = mujoco_of(env.system.simulator.env)[0]
+    looks = lambda: [np.copy(x) for x in (model.tex_data, model.mat_rgba, model.geom_rgba, model.light_diffuse,  # noqa: E731
+                     model.vis.headlight.ambient, model.vis.global_.offwidth)]  # fmt: skip
+    before, frame = looks(), filmed(env, constant(np.zeros(6)))[-1]
+    assert frame.shape == (480, 640, 3)
+    assert frame[cameras.TOP :].mean() > 210
+    assert frame[cameras.TOP :].min() < 130  # and not empty
+    for one, other in zip(before, looks(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    alone = filmed(make("inverted-pendulum", "adversarial", horizon=3), None)[-1]
+    assert tuple(alone[-1, 0]) == ImageColor.getrgb(COLOURS["page"])  # where there is nothing
+
+
+def test_nobody_takes_no_share_of_the_action(tmp_path):
+    """Against nobody an action is executed as it is, in every setting."""
+    films = []
+    for setting in ("none", "action"):
+        files = video.record(make("pendulum", setting, horizon=6), lambda obs: np.ones(1), None, tmp_path / setting)
+        films.append(imageio.mimread(files[1]))
+    np.testing.assert_array_equal(*films)
+
+
+def test_a_parameter_is_held_and_told():
+    env = make("pendulum", "parameter", horizon=4)
+    moments = list(video._episode(env, lambda obs: np.ones(1), lambda obs, time: np.array([1.8 - 0.1 * time]), 0, 0.05))
+    assert [m.adversary.tolist() for m in moments] == [[pytest.approx(1.8)]] * 5
+    mass, torque = Overlay(env, CAPTION).dials(moments[-1])
+    assert (mass.name, mass.text, mass.bars[0][0]) == ("relative mass", "1.80", pytest.approx(1.0, abs=1e-6))
+    assert (torque.name, torque.text) == ("torque", "1.00")
+    robot = make("inverted-pendulum", "parameter", horizon=4)
+    told = Overlay(robot, CAPTION).dials(moments[-1]._replace(adversary=np.array([0.5])))
+    assert [(dial.name, dial.text) for dial in told] == [("relative mass of pole", "0.50")]
+
+
+@pytest.mark.parametrize("mixture", ["noisy", "probabilistic"])
+def test_a_share_of_the_action_is_told(mixture):
+    env = make("pendulum", "action", 0.25, mixture=mixture, horizon=3)
+    (*_, last) = video._episode(env, lambda obs: np.array([1.0]), constant([-2.0]), 0, 0.05)
+    (dial,) = Overlay(env, CAPTION).dials(last)
+    assert [end for end, _ in dial.bars] == [0.5, -1.0]  # of a torque of at most 2
+    executed = [0.125] if mixture == "noisy" else [0.5, -1.0]  # half of 3/4 - 2/4
+    assert any(dial.tick == pytest.approx(at) for at in executed)
+    assert "α = 0.25" in Overlay(env, CAPTION)._against()
 
 
 def test_without_opengl_the_remedy_is_told(monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", "egl")
     monkeypatch.setitem(sys.modules, "mujoco.egl", None)
     with pytest.raises(UsageError, match=r"libegl1.*MUJOCO_GL"):
-        video._offscreen()
+        cameras.offscreen()
 
 
 def test_without_imageio_the_remedy_is_told(monkeypatch, tmp_path):
@@ -73,28 +154,40 @@ def test_without_imageio_the_remedy_is_told(monkeypatch, tmp_path):
         video.record(make("pendulum"), lambda obs: np.ones(1), None, tmp_path / "film")
 
 
-def test_the_command_films_a_run(tmp_path, capsys, monkeypatch):
-    config = TrainConfig(horizon=20)
+def test_the_command_films_a_run_against_each_adversary(tmp_path, capsys, monkeypatch):
     agent = SimpleNamespace(
-        config=config,
+        config=TrainConfig(horizon=20),
         predict=lambda obs, deterministic: (np.ones(1), None),
         adversary=lambda obs, time: jnp.array([1.2, 0.8]),
     )
     monkeypatch.setattr("rhucrl.load", lambda folder: agent, raising=False)
-    for against in ("learned", "none"):
-        assert cli.main(["video", str(tmp_path / "run"), "--against", against, "--seconds", ".31"]) == 0
-        files = capsys.readouterr().out.split()
-        assert files == [str(tmp_path / "run" / f"video.{kind}") for kind in ("mp4", "gif")]
-        assert frames_of(files[0]) == 7
+    run = tmp_path / "run"
+    assert cli.main(["video", str(run), "--against", "learned", "none", "--seconds", ".31"]) == 0
+    out, progress = capsys.readouterr()
+    names = [f"video-{one}.{kind}" for one in ("learned", "none") for kind in ("mp4", "gif")]
+    assert out.split() == [str(run / name) for name in names]
+    assert {path.name for path in run.iterdir()} == set(names)
+    assert frames_of(run / names[0]) == frames_of(run / names[2]) == 7 + 20
+    assert (run / names[1]).read_bytes() != (run / names[3]).read_bytes()
+    assert "film video-learned  6/7" in progress
+    assert cli.main(["video", str(run), "--output", str(tmp_path / "one.gif"), "--seconds", ".1"]) == 0  # learned
+    assert capsys.readouterr().out.split() == [str(tmp_path / "one.mp4"), str(tmp_path / "one.gif")]
+    two = ["--output", str(tmp_path / "two"), "--against", "none", "learned", "--seconds", ".1"]
+    assert cli.main(["video", str(run), *two]) == 0
+    assert capsys.readouterr().out.split()[::2] == [str(tmp_path / f"two-{one}.mp4") for one in ("none", "learned")]
 
 
-def test_mistakes(capsys):
+def test_mistakes(capsys, tmp_path):
     assert cli.main(["video", "nowhere"]) == 2
     assert "holds no run" in capsys.readouterr().err
     assert cli.main(["video", "x", "--seconds", "0"]) == 2
     assert "more than 0" in capsys.readouterr().err
-    assert cli.main(["video", "x", "--against", "wurst"]) == 2
+    assert cli.main(["video", "x", "--against", "none", "wurst"]) == 2
     assert "did you mean 'worst'?" in capsys.readouterr().err
+    for folder in ("a", "b"):
+        (tmp_path / folder / "push").mkdir(parents=True)
+    assert cli.main(["video", "x", "--against", str(tmp_path / "a" / "push"), str(tmp_path / "b" / "push")]) == 2
+    assert "two adversaries are called push" in capsys.readouterr().err
 
 
 def test_help_needs_no_simulator():
@@ -102,11 +195,14 @@ def test_help_needs_no_simulator():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_the_command_films_a_controller_against_a_saved_adversary(tmp_path, capsys, drawable):
+def test_the_command_films_a_controller_against_a_saved_adversary(tmp_path, capsys, drawable, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     env = make("inverted-pendulum", "adversarial", 10.0)
     member(env.game, "constant", [1.0, 1.0]).save(tmp_path / "push")
-    film = ["video", "cascade", "--env", "inverted-pendulum", "--output", str(tmp_path / "film"), "--seconds", ".2"]
+    film = ["video", "cascade", "--env", "inverted-pendulum", "--seconds", ".2"]
     assert cli.main([*film, "--against", str(tmp_path / "push")]) == 0
-    assert capsys.readouterr().out.split() == [str(tmp_path / f"film.{kind}") for kind in ("mp4", "gif")]
-    assert cli.main(film) == 2
+    assert capsys.readouterr().out.split() == [str(tmp_path / f"video-push.{kind}") for kind in ("mp4", "gif")]
+    assert cli.main(film) == 0  # it learned with nobody
+    assert capsys.readouterr().out.split() == [str(tmp_path / f"video-none.{kind}") for kind in ("mp4", "gif")]
+    assert cli.main([*film, "--against", "learned"]) == 2
     assert "--against none" in capsys.readouterr().err

@@ -15,6 +15,8 @@ from rhucrl.envs import Mixture, Scope, Setting
 from rhucrl.errors import UsageError, unknown
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from rhucrl.envs.face import ZeroSumEnv
     from rhucrl.evaluation.attack import Shelf, WorstCase
 
@@ -139,7 +141,8 @@ class Evaluate:
         return Subject(str(run), env=self.env, trust=self.trust, budget_ms=self.budget_ms).meet()
 
     def _sweep(self, agent: Any, env: ZeroSumEnv, name: str, low: float, high: float, count: int) -> int:
-        from rhucrl.evaluation.attack import sweep_parameter
+        import numpy as np
+
         from rhucrl.experiments.plots import plot_sweep
 
         box = env.boxes["adversary"]
@@ -148,16 +151,45 @@ class Evaluate:
         least, most = float(box.low[0]), float(box.high[0])
         if not least - 1e-6 <= low < high <= most + 1e-6:
             raise UsageError(f"--sweep goes from {low:g} to {high:g}; the run's range is {least:.4g} to {most:.4g}")
-        swept = sweep_parameter(agent, env, count, self.seed, (low, high))
-        found = attacked(str(self.run_dir), agent, env, "standard", self.seed)
-        worst = float(found.adversary(box.low, 0)[0])
-        rows = [(f"{value[0]:.4g}", told(row)) for value, row in zip(swept.values, swept.samples, strict=True)]
+        values = np.linspace(low, high, count)
+        samples, worst, returns = swept(agent, env, values, self.seed, f"sweep {self.run_dir}")
+        rows = [(f"{value:.4g}", told(row)) for value, row in zip(values, samples, strict=True)]
         print_table(str(self.run_dir), (name, "return"), rows)
-        print(f"the worst {name} that a search found is {worst:.4g}: {told(found.findings[found.attack].returns)}")
-        print(
-            plot_sweep(Path(self.run_dir) / "sweep.png", name, swept.values[:, 0], swept.samples, (worst, found.worst))
-        )
+        print(f"the worst {name} from {low:g} to {high:g} that a search found is {worst:.4g}: {told(returns)}")
+        known = vars(agent.config) if hasattr(agent, "config") else {"algo": Path(self.run_dir).name, "seed": self.seed}
+        config = {"env": "pendulum", **known, **env.game.options()}
+        path = Path(self.run_dir) / "sweep.png"
+        print(plot_sweep(path, name, values, samples, (worst, float(np.mean(returns))), config))
         return 0
+
+
+def swept(agent: Any, env: ZeroSumEnv, values: np.ndarray, seed: int, label: str) -> tuple[Any, float, Sequence[float]]:
+    """The returns at values of an episode's parameter; the worst value in their range, and the returns there.
+
+    It is searched on other episodes than those of the returns.
+    """
+    import numpy as np
+
+    from rhucrl.evaluation.adversaries import members
+    from rhucrl.evaluation.arena import arena
+    from rhucrl.evaluation.attack import carried_out, effort_of, seeds, unit_of
+    from rhucrl.evaluation.search import Search, zoom
+    from rhucrl.progress import Progress
+
+    game, effort = env.game, effort_of(env.game, "standard")
+    points, fresh = effort.lattices[-1], seeds(seed, 1, effort_of(game, "quick").unseen)
+    episodes = len(values) * len(fresh) + (points + 1) * (effort.zooms + 1) * effort.seen
+    with Progress(episodes * game.horizon, label) as progress:
+        place = arena(agent, env, watch=lambda: progress.update(place.steps, "steps"))
+        units = unit_of(game, values[:, None])
+        played = place.play(members(game, "constant", units), fresh)
+        samples = [[episode.gain for episode in row] for row in played]
+        search = Search(place, effort, agent, seeds(seed, 0, effort.seen), seed)
+        within = zoom(points, units[0, 0], units[-1, 0])
+        found = carried_out(search, within, fresh, np.random.default_rng(seed))
+    value = float(found.adversary(env.neutral, 0)[0])
+    worst, returns = min([*zip(values.tolist(), samples, strict=True), (value, found.returns)], key=lambda x: sum(x[1]))
+    return np.array(samples), worst, returns
 
 
 def parsed_sweep(text: str) -> tuple[str, float, float, int]:

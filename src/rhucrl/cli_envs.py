@@ -46,13 +46,14 @@ class CheckEnv:
 
 @dataclass(frozen=True)
 class Video(Subject):
-    """Film a policy: RUN/video.mp4 and .gif, with the adversary's forces as arrows."""
+    """Film a policy: RUN/video-ADVERSARY.mp4 and .gif, with the adversary's forces as arrows."""
 
-    against: str = "learned"
-    """The adversary: none, the learned one (with which the policy learned), the worst of a quick attack, or a folder in
-    which `rhucrl attack --save` saved one."""
+    against: tuple[str, ...] = ()
+    """The adversaries, a film for each: none, learned (the one with which the policy learned; the default where there
+    is one), worst (of a quick attack), or a folder in which `rhucrl attack --save` saved one."""
     output: Path | None = None
-    """The film's file, whose ending is replaced; by default video in the run's folder, or in this one."""
+    """The film's file, whose ending is replaced (of several films: followed by each adversary's name); by default
+    video-ADVERSARY in the run's folder, or in this one."""
     seed: int = 0
     """Random seed of the episode."""
     seconds: float = 10.0
@@ -61,13 +62,22 @@ class Video(Subject):
     def run(self) -> int:
         if not self.seconds > 0:
             raise UsageError(f"--seconds is {self.seconds}; it must be more than 0")
-        if self.against not in AGAINST and not Path(self.against).is_dir():
-            raise unknown("adversary", self.against, AGAINST)
-        from rhucrl.experiments.video import demand_imageio, film
+        for one in self.against:
+            if one not in AGAINST and not Path(one).is_dir():
+                raise unknown("adversary", one, AGAINST)
+        names = [Path(one).name for one in self.against]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise UsageError(f"two adversaries are called {twice.pop()}: film one at a time, each with its --output")
+        from rhucrl.experiments.video import demand_imageio, film, learned_with_somebody
 
         demand_imageio()  # before anything that takes time
         policy, env = self.meet()
-        output = self.output or (Path(self.policy) if self.env is None else Path()) / "video"
-        for path in film(policy, env, self.against, output, self.seed, self.seconds):
-            print(path)
+        against = self.against or ("learned" if learned_with_somebody(policy) else "none",)
+        folder = Path(self.policy) if self.env is None else Path()
+        for one in against:
+            named = (self.output or folder / "video").with_suffix("")
+            if self.output is None or len(against) > 1:
+                named = named.with_name(f"{named.name}-{Path(one).name}")
+            for path in film(policy, env, one, named, self.seed, self.seconds, Path(self.policy).stem):
+                print(path, flush=True)
         return 0

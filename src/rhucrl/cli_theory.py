@@ -115,10 +115,11 @@ class Plot:
         from rhucrl.experiments.plots import plot_theory
         from rhucrl.runs import Run
 
-        rows = Run.open(self.run_dir).metrics()
+        run = Run.open(self.run_dir)
+        rows = run.metrics()
         if not rows or "information_gain" not in rows[-1]:
             raise UsageError(f"{self.run_dir} has no theory to plot: train with --model gp")
-        print(plot_theory(self.output or Path(self.run_dir) / "theory.png", rows))
+        print(plot_theory(self.output or Path(self.run_dir) / "theory.png", rows, run.config))
         return 0
 
 

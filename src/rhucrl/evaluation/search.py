@@ -161,17 +161,19 @@ def sac(search: Search, generator: np.random.Generator) -> list[Any]:
     return list(learn_adversary(search.arena, search.effort.sac, search.seed))
 
 
-def zoom(points: int) -> Attack:
+def zoom(points: int, low: Any = -1.0, high: Any = 1.0) -> Attack:
     def attack(search: Search, generator: np.random.Generator) -> list[Any]:
         """The worst values of an episode's parameter: of a lattice, then of ever finer ones around the last.
+
+        `low` and `high`, in [-1, 1], are the part of the box that is searched.
 
         All levels are candidates, because the return may jump and its narrowest spikes not survive a replay.
         """
         units = lattice(search.game.adversary.size, points)
-        value, shrink, found = np.zeros(units.shape[1]), 1.0, []
+        value, shrink, found = np.full(units.shape[1], (low + high) / 2), (high - low) / 2, []
         side = round(len(units) ** (1 / units.shape[1]))
         for level in range(search.effort.zooms + 1):
-            tried = np.clip(value + shrink * units, -1, 1)
+            tried = np.clip(value + shrink * units, low, high)
             tried = tried if level == 0 else np.concatenate([value[None], tried])
             value, shrink = search.ranked("constant", tried)[0][0], shrink * 2 / (side - 1)
             found.append(member(search.game, "constant", value))

@@ -2,61 +2,102 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rhucrl.evaluation.statistics import estimate
-from rhucrl.trees import explained
+from rhucrl.experiments.style import (
+    COLOURS,
+    algorithm_colour,
+    dress,
+    line_look,
+    number,
+    run_facts,
+    run_title,
+    save,
+    sheet,
+)
 
 
-def plot_sweep(path: Path, name: str, values: np.ndarray, samples: np.ndarray, worst: tuple[float, float]) -> Path:
+def plot_sweep(
+    path: Path, name: str, values: np.ndarray, samples: np.ndarray, worst: tuple[float, float],
+    config: Mapping[str, Any],
+) -> Path:  # fmt: skip
     """The returns over a parameter's range, with intervals over seeds, and the worst value that was found."""
-    from matplotlib.figure import Figure
+    estimates, colour = [estimate(row) for row in samples], algorithm_colour(config["algo"])
+    figure, (axes,) = sheet(f"{run_title(config)}: return over the {name}", run_facts(config))
+    low, high = [e.low for e in estimates], [e.high for e in estimates]
+    spread = low != high
+    if spread:
+        axes.fill_between(values, low, high, color=colour, alpha=0.2, linewidth=0)
+    mean = "mean, 95 % interval over starts" if spread else "return"
+    axes.plot(values, [e.value for e in estimates], label=mean, **line_look(colour))
+    told = f"worst found: {number(worst[1], 1)} at {worst[0]:.4g}"
+    axes.plot(*worst, label=told, zorder=3, **line_look(COLOURS["adversary"]) | {"linestyle": "none", "markersize": 9})
+    if values[0] < 1 < values[-1]:
+        axes.axvline(1, color=COLOURS["faint"], linewidth=0.9, linestyle=(0, (3, 3)), zorder=0)
+        above = axes.get_xaxis_transform()
+        axes.text(1, 0.02, " nominal", transform=above, fontsize=9, color=COLOURS["soft"])
+    dress(axes, f"relative {name}", "return of an episode")
+    return save(figure, path)
 
-    estimates = [estimate(row) for row in samples]
-    figure = Figure(figsize=(6, 3.5), layout="constrained")
-    axes = figure.subplots()
-    axes.fill_between(values, [e.low for e in estimates], [e.high for e in estimates], alpha=0.25, linewidth=0)
-    axes.plot(values, [e.value for e in estimates], marker="o", markersize=4, label="mean, 95 % interval over starts")
-    axes.plot(
-        *worst, marker="v", color="tab:red", linestyle="none", label=f"worst found: {worst[1]:.0f} at {worst[0]:.4g}"
-    )
-    axes.set(xlabel=f"relative {name}", ylabel="return")
-    axes.legend(frameon=False)
-    with explained(path):
-        figure.savefig(path, dpi=150)
-    return path
+
+class Line(NamedTuple):
+    """A column of metrics.jsonl: its name on the plot, and whether it is a bound or what happened."""
+
+    metric: str
+    label: str
+    bound: bool = False
 
 
-THEORY: dict[str, dict[str, str]] = {
-    "confidence": {"beta": "β_t", "coverage_confidence": "residuals inside β_t σ (share)"},
-    "information": {"information_gain": "realised information gain", "information_bound": "bound on γ_T"},
-    "log₁₀ of complexity": {"log10_Gamma": "Σ ‖σ‖² met", "log10_Gamma_bound": "bound on Γ_T"},
-    "performance": {"J_optimistic": "J^(o)", "return": "return", "J_pessimistic": "J^(p)"},
-    "regret": {"regret": "regret against the oracle", "regret_average": "per episode"},
-    "log₁₀ of bounds": {"log10_regret_bound": "bound on R_T", "log10_episodes_needed": "episodes asked for"},
+THEORY: dict[tuple[str, str], tuple[Line, ...]] = {
+    ("Performance", "return"): (Line("return", "real return"),),
+    ("Confidence", "share of residuals"): (Line("coverage_confidence", "inside βₜ σ"),),
+    ("Width of the intervals", "βₜ"): (Line("beta", "βₜ"),),
+    ("Information", "nats"): (
+        Line("information_gain", "realised gain"),
+        Line("information_bound", "bound on $γ_T$", True),
+    ),
+    ("Complexity", "log₁₀"): (Line("log10_Gamma", "Σ ‖σ‖² met"), Line("log10_Gamma_bound", "bound on $Γ_T$", True)),
+    ("What the theory promises", "log₁₀"): (
+        Line("log10_regret_bound", "bound on $R_T$", True),
+        Line("log10_episodes_needed", "episodes asked for"),
+    ),
+    ("Regret", "return"): (Line("regret", "against the oracle"), Line("regret_average", "per episode", True)),
 }
 
 
-def plot_theory(path: Path, rows: list[dict[str, Any]]) -> Path:
+BAND = "J_pessimistic", "J_optimistic"
+
+
+def plot_theory(path: Path, rows: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> Path:
     """What the theory says about a run's episodes, beside what happened."""
-    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(11, 6), layout="constrained")
-    for axes, (title, lines) in zip(figure.subplots(2, 3).flat, THEORY.items(), strict=True):
-        for name, label in lines.items():
-            told = [(row["episode"], row[name]) for row in rows if name in row]
-            if told:
-                axes.plot(*zip(*told, strict=True), marker="o", markersize=3, label=label)
-        if not axes.lines:
-            axes.text(0.5, 0.5, "--oracle was not given", ha="center", transform=axes.transAxes)
-        else:
-            axes.legend(frameon=False, fontsize="small")
-        axes.set(title=title, xlabel="episode")
+    told = {name for row in rows for name in row}
+    panels = {names: lines for names, lines in THEORY.items() if told & {line.metric for line in lines}}
+    facts = run_facts(config) + ("" if ("Regret", "return") in panels else "; the regret needs --oracle")
+    columns = -(-len(panels) // 2)
+    title = f"{run_title(config)}: theory and what happened"
+    figure, every = sheet(title, facts, 2, columns, (3.7 * columns, 6.6))
+    colour = algorithm_colour(config["algo"])
+    band = [(row["episode"], *(row[name] for name in BAND)) for row in rows if all(name in row for name in BAND)]
+    if band:
+        look = {"color": COLOURS["other"], "alpha": 0.2, "linewidth": 0, "label": "J⁽ᵖ⁾ to J⁽ᵒ⁾"}
+        every[0].fill_between(*zip(*band, strict=True), **look)
+    for axes, ((title, y), lines) in zip(every, panels.items(), strict=False):
+        for line in lines:
+            points = [(row["episode"], row[line.metric]) for row in rows if line.metric in row]
+            if points:
+                shade = COLOURS["soft"] if line.bound else colour
+                axes.plot(*zip(*points, strict=True), label=line.label, **line_look(shade, line.bound))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    with explained(path):
-        figure.savefig(path, dpi=150)
-    return path
+        if title == "Confidence":
+            axes.set_ylim(0, 1.04)
+        dress(axes, "episode", y, title)
+    for axes in every[len(panels) :]:
+        axes.set_visible(False)
+    return save(figure, path)

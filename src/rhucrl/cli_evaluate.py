@@ -53,7 +53,8 @@ def evaluate(command: Evaluate) -> int:
     if command.json is not None:  # before hours pass
         with explained(command.json):
             command.json.parent.mkdir(parents=True, exist_ok=True)
-    judged = [_judge(command, policy) for policy in _policies(command.runs)]
+    policies = _policies(command.runs)
+    judged = [_judge(command, one, f"{i} of {len(policies)}") for i, one in enumerate(policies, start=1)]
     groups = groups_of([one.policy.config for one in judged])
     title = " ".join(map(str, command.runs))
     means = []
@@ -113,12 +114,12 @@ def _policies(given: Sequence[Path]) -> list[Policy]:
     return list(found.values())
 
 
-def _judge(command: Evaluate, policy: Policy) -> Judged:
+def _judge(command: Evaluate, policy: Policy, place: str) -> Judged:
     agent, env = command.meet(policy.folder)
     seed, episodes, shelf = command.seed, command.episodes, _shelf(command, policy, env)
     paper = command.protocol == "paper" or not has_adversary(env.game)  # which nobody needs to attack
     total = _attack_episodes(command) or 1 if paper else rounds(agent, env, _budget(command))
-    with Progress(total + 1, f"evaluate {policy.folder}") as progress:
+    with Progress(total + 1, f"evaluate {policy.folder} ({place})") as progress:
         if paper:
             case = paper_worst_case(agent, env, total, episodes, seed, progress, shelf)
         else:

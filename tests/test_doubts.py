@@ -37,6 +37,9 @@ def test_returns_far_outside_are_told_once_after_some_patience():
     )
     assert "--beta" in told
     (told,) = said([row(i, -500, -300, -50) for i in range(8)])
+    assert "cannot follow" in told
+    assert "reward=" not in told
+    (told,) = said([row(i, -50, -30, -5) for i in range(8)], Probe(horizon=20))
     assert "check_env" in told
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rhucrl.envs.game import Game
+from rhucrl.envs.stored import is_own, name_of
 
 PATIENCE = 3  # episodes in a row: a model that is still learning may be wrong now and then
 FAR = 0.15  # of the largest of the numbers that are compared
@@ -18,6 +19,7 @@ class Doubts:
         low, high = (float(x) for x in game.reward_range)
         # An episode may be cut short, which earns nothing: 0 is always a possible return.
         self.least, self.most = min(0.0, low * game.horizon), max(0.0, high * game.horizon)
+        self.own = is_own(name_of(game))
         self.outside: dict[str, int] = {}
         self.said: set[str] = set()
 
@@ -52,11 +54,14 @@ class Doubts:
         self.outside = {side: self.outside.get(side, 0) + 1 if wrong[side] else 0 for side in wrong}
         interval = f"the real return {real:.0f} is far outside [J^(p), J^(o)] = [{low:.0f}, {high:.0f}]"
         causes = {
-            "above": "a reward= that pays less than the environment does (rhucrl.check_env tells), or a model that "
-                     "cannot follow the system",
-            "below": "a model that is too sure of itself (a larger --beta, or more episodes), or a reward= that pays "
-                     "more than the environment does (rhucrl.check_env tells)",
-        }  # fmt: skip
+            "above": "a model that cannot follow the system, or a start from which more can be had than from the one "
+            "that J is estimated at",
+            "below": "a model that is too sure of itself: a larger --beta or more episodes help",
+        }
+        pays = {"above": "less", "below": "more"}
+        if self.own:
+            causes = {s: f"{c}; or a reward= that pays {pays[s]} than the environment does, which rhucrl.check_env tells"
+                      for s, c in causes.items()}  # fmt: skip
         return [
             (side, f"{interval} in {count} episodes in a row; likely: {causes[side]}")
             for side, count in self.outside.items()

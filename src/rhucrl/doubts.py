@@ -58,10 +58,9 @@ class Doubts:
             "that J is estimated at",
             "below": "a model that is too sure of itself: a larger --beta or more episodes help",
         }
-        pays = {"above": "less", "below": "more"}
         if self.own:
-            causes = {s: f"{c}; or a reward= that pays {pays[s]} than the environment does, which rhucrl.check_env tells"
-                      for s, c in causes.items()}  # fmt: skip
+            causes["above"] += "; or a reward= that pays less than the environment does (rhucrl.check_env tells)"
+            causes["below"] += "; or a reward= that pays more than the environment does (rhucrl.check_env tells)"
         return [
             (side, f"{interval} in {count} episodes in a row; likely: {causes[side]}")
             for side, count in self.outside.items()

@@ -63,6 +63,18 @@ def test_it_can_be_switched_off_and_does_without_a_folder(tmp_path):
     compile_with(tmp_path / "file")
 
 
+def test_programs_compiled_inside_another_count_once(monkeypatch):
+    monkeypatch.setattr(compilation, "_spans", [])
+    for event, start, end in (
+        ("compile/inner", 2, 3),
+        ("compile/outer", 1, 5),
+        ("other", 5, 7),
+        ("compile/next", 7, 8),
+    ):
+        compilation._add(f"/jax/core/{event}", start, end)
+    assert compilation.compile_seconds() == 5
+
+
 def test_the_folder_is_the_users(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     assert cache_folder().parent == Path.home() / ".cache" / "rhucrl" / "xla"

@@ -7,6 +7,7 @@ import dataclasses
 import io
 import itertools
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -17,15 +18,17 @@ from typing import Annotated, Any, Literal, get_type_hints
 import tyro
 from tyro.conf import Positional, Suppress, arg
 
-from rhucrl import __version__
+from rhucrl import __version__, interrupts
 from rhucrl.algorithms import EVERY
 from rhucrl.cli_attack import Attack, Evaluate, RunFolder, print_table
 from rhucrl.cli_bench import Bench
 from rhucrl.cli_envs import CheckEnv, Video
 from rhucrl.cli_theory import Theory
+from rhucrl.completion import Completion
 from rhucrl.config import Speed, TrainConfig, preset
 from rhucrl.envs import ENVIRONMENTS, HORIZON, NAMES, STRENGTH, Mixture, Reward, Scope, Setting
 from rhucrl.errors import DiskError, SimulationError, UsageError, unknown
+from rhucrl.terminal import readable_help
 
 # JAX and all that needs it is imported by the commands themselves: `--help` and mistakes are answered at once.
 
@@ -85,7 +88,8 @@ class Train(TrainConfig):
     def _run_each(self, folders: dict[int, Path]) -> int:
         from rhucrl.processes import run_side_by_side
 
-        start = [sys.executable, "-m", "rhucrl.cli", "train", self.env, *self._flags()]
+        interrupts.advise(lambda: _how_to_resume(*folders.values()))
+        start = [sys.executable, "-m", "rhucrl", "train", self.env, *self._flags()]
         commands = {
             f"seed {seed}": [*start, "--seeds", str(seed), "--run-dir", str(folder)] for seed, folder in folders.items()
         }
@@ -209,25 +213,31 @@ COMMANDS = {
     "demo": Demo,
     "bench": Bench,
     "theory": Theory,
+    "completion": Completion,
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line. Exit codes: 0 done, 1 failure, 2 bad usage, 130 stopped by the user."""
+    """The command line. Exit codes: 0 done, 1 failure, 2 bad usage, 130 and 143 stopped by Ctrl-C and SIGTERM.
+
+    As an entry (`rhucrl.__main__`) also 141, the output's reader has left: `rhucrl list algos | head -1`.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    interrupts.expect(arguments)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            arguments = list(sys.argv[1:] if argv is None else argv)
             if arguments == ["--version"]:
                 print(f"rhucrl {__version__}")
                 return 0
             return _parse(arguments).run()
-    except UsageError as error:
-        return _fail(error, 2)
-    except (DiskError, SimulationError) as error:
-        return _fail(error, 1)
     except KeyboardInterrupt:
-        return _fail("stopped", 130)
+        return interrupts.stopped()
+    except (UsageError, DiskError, SimulationError) as error:
+        if interrupts.received():  # and on its way the interrupt became a mistake
+            return interrupts.stopped()
+        print(f"error: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
 
 
 def _parse(arguments: list[str]) -> Any:
@@ -237,7 +247,7 @@ def _parse(arguments: list[str]) -> Any:
         raise unknown("command", arguments[0], COMMANDS)
     told = io.StringIO()
     try:
-        with contextlib.redirect_stderr(told):
+        with contextlib.redirect_stderr(told), readable_help():
             return tyro.extras.subcommand_cli_from_dict(
                 _with_presets(arguments), prog="rhucrl", description=__doc__, args=arguments, sort_subcommands=False
             )
@@ -249,7 +259,13 @@ def _parse(arguments: list[str]) -> Any:
 
 def _with_presets(arguments: list[str]) -> dict[str, Any]:
     """The commands; `train ENV` has the defaults of ENV, so that its --help shows them."""
-    words = [word for before, word in itertools.pairwise(arguments) if before == "train" or not before.startswith("--")]
+    flags = [name for name, hint in get_type_hints(Train).items() if hint is bool]
+    alone = {"-h", "--help", *(f"--{no}{name}" for name in flags for no in ("", "no_"))}
+
+    def takes_next(word: str) -> bool:
+        return word.startswith("-") and "=" not in word and word[:2] + word[2:].replace("-", "_") not in alone
+
+    words = [word for before, word in itertools.pairwise(arguments) if not takes_next(before)]
     env = next((word for word in words if word in ENVIRONMENTS or ":" in word), TrainConfig.env)
     parts = [part for word in arguments for part in word.split("=", 1)]
     given = {before: word for before, word in itertools.pairwise(parts) if before in ("--algo", "--speed", "--solver")}
@@ -318,22 +334,22 @@ def _keep_compiled() -> None:
 
 @contextlib.contextmanager
 def _resumable(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        if (folder / "config.json").exists():
-            raise SystemExit(_fail(f"stopped: `rhucrl resume {folder}` continues", 130)) from None
-        raise
+    interrupts.advise(lambda: _how_to_resume(folder))
+    yield
+
+
+def _how_to_resume(*folders: Path) -> str:
+    commands = [f"`rhucrl resume {shlex.quote(str(at))}`" for at in folders if (at / "config.json").exists()]
+    if not commands:
+        return "nothing was saved"
+    return f"{', '.join(commands)} {'continues' if len(commands) == 1 else 'continue'}"
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
     print(f"warning: {message}", file=sys.stderr)
 
 
-def _fail(message: object, code: int) -> int:
-    print(message if code == 130 else f"error: {message}", file=sys.stderr)
-    return code
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    from rhucrl.__main__ import main as entry
+
+    sys.exit(entry())

@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Any, TextIO
 
+from rhucrl.terminal import console, live
+
 PERIOD = 5.0  # seconds between plain lines
 
 
@@ -24,7 +26,7 @@ class Progress:
         self._pending = ""
 
     def __enter__(self) -> Progress:
-        if self._file.isatty():
+        if live(self._file):
             self._bar = _bar(self._file)
             self._task = self._bar.add_task(self.label, total=self.total, text="")
             self._bar.start()
@@ -51,7 +53,6 @@ class Progress:
 
 
 def _bar(file: TextIO) -> Any:
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
@@ -62,4 +63,4 @@ def _bar(file: TextIO) -> Any:
         TimeElapsedColumn(),
         TextColumn("{task.fields[text]}", markup=False),
     )
-    return Bar(*columns, console=Console(file=file), refresh_per_second=4)
+    return Bar(*columns, console=console(file), refresh_per_second=4)

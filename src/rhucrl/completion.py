@@ -179,7 +179,8 @@ complete -F _rhucrl rhucrl"""
 def zsh(root: Command) -> Iterator[str]:
     yield "#compdef rhucrl\n# rhucrl's completion for zsh: source <(rhucrl completion zsh), after compinit"
     for command in root.all():
-        yield f'{_function(command.path)}() {{\n    local curcontext="$curcontext" line state ret=1\n    _arguments -C \\'
+        yield f"{_function(command.path)}() {{"
+        yield '    local curcontext="$curcontext" line state ret=1\n    _arguments -C \\'
         for option in command.options():
             for name in option.names:
                 value = "" if option.flag else f":{name.strip('-')}:{_action(option)}"

@@ -1,9 +1,9 @@
 """Ctrl-C and SIGTERM: whatever the program is doing, it ends soon, without a traceback, and says what continues.
 
 The first signal raises KeyboardInterrupt in the main thread. That can take long, since Python does not run there while
-XLA compiles, and it can get lost: an interrupted import or callback may end in another exception, or in none. So a
-thread hears the signals too, and ends the process at the second one, or `GRACE` seconds after the first. Nothing is
-lost by that: what is on the disk is whole at every moment.
+XLA compiles, and it can get lost: an interrupted callback may end in another exception, or in none. So a thread hears
+the signals too, and ends the process at the second one, or `GRACE` seconds after the first. Nothing is lost by that:
+what is on the disk is whole at every moment.
 """
 
 from __future__ import annotations
@@ -72,19 +72,42 @@ def stopped() -> int:
 def leave(at_once: bool = False) -> NoReturn:
     """End the process and its children, say what continues; the exit code is a shell's for the signal."""
     try:
-        if not at_once:  # else another thread may be writing, and wait for its reader
+        if threading.current_thread() is threading.main_thread():  # else that may be writing, and wait for its reader
             sys.stdout.flush()
-    except (OSError, ValueError):
+    except (OSError, ValueError, RuntimeError):
         pass
     starting.acquire(timeout=1)
-    for process in children:
-        process.kill()
+    for process in (*children, *_unknown_children()):
+        end(process)
     lead = ("\x1b[?25h\n" if at_once else "\r") if os.isatty(2) else ""  # a bar hides the cursor; \r: over the ^C
     try:
         if select.select([], [2], [], 0)[1]:  # else nobody reads, and writing would wait for them
             os.write(2, f"{lead}{_message()}\n".encode())
     finally:
         os._exit(128 + _received)
+
+
+def end(process: Any) -> None:
+    """Kill a child (a `Popen` with a session of its own, or a number) and what it has started."""
+    try:
+        if isinstance(process, int):
+            os.kill(process, signal.SIGKILL)
+        elif process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    except OSError:
+        pass  # it has ended by itself
+
+
+def _unknown_children() -> list[int]:
+    """What libraries have started, where the system tells."""
+    found: list[int] = []
+    try:
+        for task in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{task}/children") as file:
+                found += map(int, file.read().split())
+    except OSError:
+        pass  # another system, or a thread that has just ended
+    return found
 
 
 def _message() -> str:
@@ -102,19 +125,24 @@ def _listen() -> None:
     os.set_blocking(tell, False)
     signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
     threading.Thread(target=_watch, args=(hear,), daemon=True).start()
-    # An interrupt inside a destructor, a callback or an import from C is not always raised but sometimes printed.
+    # An interrupt inside a destructor or in C is not always raised but sometimes printed.
     sys.unraisablehook = lambda error: None if _received else sys.__unraisablehook__(error)
     sys.excepthook = lambda *error: None if _received else sys.__excepthook__(*error)
     threading.excepthook = lambda error: None if _received else threading.__excepthook__(error)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # see `processes.started`
 
 
-def _interrupt(sign: int, _: object) -> None:
+def _interrupt(sign: int, frame: Any) -> None:
     global _received, _raised
     _received = _received or sign
-    if not _raised and not _over:
-        _raised = True
-        raise KeyboardInterrupt
+    if _raised or _over:
+        return
+    while frame:  # an exception inside the import of a C++ library can be a crash, and there is nothing to clear up yet
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            leave(at_once=True)
+        frame = frame.f_back
+    _raised = True
+    raise KeyboardInterrupt
 
 
 def _watch(hear: int) -> None:

@@ -32,7 +32,7 @@ def run_side_by_side(commands: Mapping[str, Sequence[str]]) -> dict[str, int]:
             with start(command, core, stderr=subprocess.STDOUT) as process:
                 started.append(process)
                 if stopping.is_set():  # it began while the others were being told, and has nothing to lose
-                    process.kill()
+                    interrupts.end(process)
                 for line in process.stdout or ():
                     print(f"{name} | {line}", end="", flush=True)
             return process.returncode if process.returncode >= 0 else 1

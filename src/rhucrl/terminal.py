@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 CLOSED = 141  # the exit code of a program whose reader left: 128 + SIGPIPE, as a shell has it
-NARROW = 60  # columns; below, tables become lists, and help has no columns
+NARROW = 60  # columns; below, help is not set in columns
 
 
 def written(command: Callable[[], int]) -> int:
@@ -62,10 +62,10 @@ def console(file: IO[str] | None = None) -> Any:
     return Plain(file=file, color_system=None if os.environ.get("NO_COLOR") else "auto", highlight=False)
 
 
-def live(file: IO[str]) -> bool:
-    """Whether a line can be drawn over and over, and is long enough."""
+def live(file: IO[str], columns: int) -> bool:
+    """Whether a line of so many columns can be drawn over and over."""
     able = os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
-    return file.isatty() and able and console(file).width >= NARROW
+    return file.isatty() and able and console(file).width >= columns
 
 
 @contextlib.contextmanager

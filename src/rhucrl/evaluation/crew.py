@@ -22,6 +22,7 @@ from rhucrl.errors import UsageError
 from rhucrl.evaluation.adversaries import Member, member
 from rhucrl.evaluation.arena import HostArena, Played
 from rhucrl.evaluation.planning import Planner
+from rhucrl.interrupts import end
 from rhucrl.processes import own_cores, start
 
 
@@ -58,7 +59,7 @@ class Crew:
     def __exit__(self, *exception: object) -> None:
         for process in self._processes:
             with process:
-                process.kill()
+                end(process)
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def play(self, adversaries: Sequence[Any], seeds: Sequence[int], watch: Callable[[], None]) -> list[list[Played]]:

@@ -7,6 +7,7 @@ import dataclasses
 import io
 import itertools
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -17,15 +18,17 @@ from typing import Annotated, Any, Literal, get_type_hints
 import tyro
 from tyro.conf import Positional, Suppress, arg
 
-from rhucrl import __version__
+from rhucrl import __version__, interrupts
 from rhucrl.algorithms import EVERY
 from rhucrl.cli_attack import Attack, Evaluate, RunFolder, print_table
 from rhucrl.cli_bench import Bench
 from rhucrl.cli_envs import CheckEnv, Video
 from rhucrl.cli_theory import Theory
+from rhucrl.completion import Completion
 from rhucrl.config import Speed, TrainConfig, preset
 from rhucrl.envs import ENVIRONMENTS, HORIZON, NAMES, STRENGTH, Mixture, Reward, Scope, Setting
 from rhucrl.errors import DiskError, SimulationError, UsageError, unknown
+from rhucrl.terminal import readable_help
 
 # JAX and all that needs it is imported by the commands themselves: `--help` and mistakes are answered at once.
 
@@ -64,7 +67,7 @@ class Train(TrainConfig):
         configs = {seed: self._config(seed) for seed in self.seeds}
         if len(configs) != len(self.seeds) or not configs:
             raise UsageError(f"--seeds needs different numbers, got {' '.join(map(str, self.seeds)) or 'none'}")
-        folders = {seed: self._folder(seed) for seed in configs}
+        folders = {seed: self._folder(config) for seed, config in configs.items()}
         from rhucrl.run_folders import RECORD, left_to_do, same_run
 
         if len(configs) > 1 and self.run_dir and (self.run_dir / RECORD).exists():
@@ -94,14 +97,15 @@ class Train(TrainConfig):
         place = (self.setting, self.strength, self.scope, self.mixture, self.horizon)
         return adopt(self.env, imported(self.env), *place, plain="adversarial").game.options()
 
-    def _folder(self, seed: int) -> Path:
+    def _folder(self, config: TrainConfig) -> Path:
         if self.run_dir and len(self.seeds) == 1:
             return self.run_dir
-        name = re.sub(r"[^\w.-]+", "-", f"{self.env}-{self.setting}-{self.algo}")
-        return (self.run_dir or Path("runs") / name) / f"seed-{seed}"
+        name = re.sub(r"[^\w.-]+", "-", f"{config.env}-{config.setting}-{config.algo}")
+        return (self.run_dir or Path("runs") / name) / f"seed-{config.seed}"
 
     def _run_each(self, folders: dict[int, Path]) -> int:
-        start = [sys.executable, "-m", "rhucrl.cli", "train", self.env, *self._flags()]
+        interrupts.advise(lambda: _how_to_resume(*folders.values()))
+        start = [sys.executable, "-m", "rhucrl", "train", self.env, *self._flags()]
         commands = {
             f"seed {seed}": [*start, "--seeds", str(seed), "--run-dir", str(folder)] for seed, folder in folders.items()
         }
@@ -155,7 +159,7 @@ class Resume:
         given = {"--episodes": self.episodes, "--env": self.env}
         options = [str(part) for option, value in given.items() if value is not None for part in (option, value)]
         trusted = ["--trust"] if self.trust else []
-        return [sys.executable, "-m", "rhucrl.cli", "resume", str(folder), *options, *trusted]
+        return [sys.executable, "-m", "rhucrl", "resume", str(folder), *options, *trusted]
 
 
 @dataclass(frozen=True)
@@ -234,25 +238,31 @@ COMMANDS = {
     "demo": Demo,
     "bench": Bench,
     "theory": Theory,
+    "completion": Completion,
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line. Exit codes: 0 done, 1 failure, 2 bad usage, 130 stopped by the user."""
+    """The command line. Exit codes: 0 done, 1 failure, 2 bad usage, 130 and 143 stopped by Ctrl-C and SIGTERM.
+
+    As an entry (`rhucrl.__main__`) also 141, the output's reader has left: `rhucrl list algos | head -1`.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    interrupts.expect(arguments)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            arguments = list(sys.argv[1:] if argv is None else argv)
             if arguments == ["--version"]:
                 print(f"rhucrl {__version__}")
                 return 0
             return _parse(arguments).run()
-    except UsageError as error:
-        return _fail(error, 2)
-    except (DiskError, SimulationError) as error:
-        return _fail(error, 1)
     except KeyboardInterrupt:
-        return _fail("stopped", 130)
+        return interrupts.stopped()
+    except (UsageError, DiskError, SimulationError) as error:
+        if interrupts.received():  # and on its way the interrupt became a mistake
+            return interrupts.stopped()
+        print(f"error: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
 
 
 def _parse(arguments: list[str]) -> Any:
@@ -262,7 +272,7 @@ def _parse(arguments: list[str]) -> Any:
         raise unknown("command", arguments[0], COMMANDS)
     told = io.StringIO()
     try:
-        with contextlib.redirect_stderr(told):
+        with contextlib.redirect_stderr(told), readable_help():
             return tyro.extras.subcommand_cli_from_dict(
                 _with_presets(arguments), prog="rhucrl", description=__doc__, args=arguments, sort_subcommands=False
             )
@@ -274,7 +284,13 @@ def _parse(arguments: list[str]) -> Any:
 
 def _with_presets(arguments: list[str]) -> dict[str, Any]:
     """The commands; `train ENV` has the defaults of ENV, so that its --help shows them."""
-    words = [word for before, word in itertools.pairwise(arguments) if before == "train" or not before.startswith("--")]
+    flags = [name for name, hint in get_type_hints(Train).items() if hint is bool]
+    alone = {"-h", "--help", *(f"--{no}{name}" for name in flags for no in ("", "no_"))}
+
+    def takes_next(word: str) -> bool:
+        return word.startswith("-") and "=" not in word and word[:2] + word[2:].replace("-", "_") not in alone
+
+    words = [word for before, word in itertools.pairwise(arguments) if not takes_next(before)]
     env = next((word for word in words if word in ENVIRONMENTS or ":" in word), TrainConfig.env)
     parts = [part for word in arguments for part in word.split("=", 1)]
     given = {before: word for before, word in itertools.pairwise(parts) if before in ("--algo", "--speed", "--solver")}
@@ -375,22 +391,22 @@ def _keep_compiled() -> None:
 
 @contextlib.contextmanager
 def _resumable(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        if (folder / "config.json").exists():
-            raise SystemExit(_fail(f"stopped: `rhucrl resume {folder}` continues", 130)) from None
-        raise
+    interrupts.advise(lambda: _how_to_resume(folder))
+    yield
+
+
+def _how_to_resume(*folders: Path) -> str:
+    commands = [f"`rhucrl resume {shlex.quote(str(at))}`" for at in folders if (at / "config.json").exists()]
+    if not commands:
+        return "nothing was saved"
+    return f"{', '.join(commands)} {'continues' if len(commands) == 1 else 'continue'}"
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
     print(f"warning: {message}", file=sys.stderr)
 
 
-def _fail(message: object, code: int) -> int:
-    print(message if code == 130 else f"error: {message}", file=sys.stderr)
-    return code
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    from rhucrl.__main__ import main as entry
+
+    sys.exit(entry())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -275,12 +276,21 @@ def told(returns: Sequence[float]) -> str:
 
 
 def print_table(title: str | None, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.console import Console
+    """A table; where it does not fit, every row as a list."""
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left")
-    for i, name in enumerate(head):
-        table.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=i == 0)
+    from rhucrl.terminal import console
+
+    table, screen = Table(title=title, title_justify="left"), console()
+    for name in head:
+        table.add_column(name, justify="right" if name in NUMBERS else "left")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    if screen.measure(table, options=screen.options.update(max_width=1000)).minimum <= screen.width:
+        screen.print(table)
+        return
+    lines = [title] if title else []
+    for first, *others in rows:
+        lines += [first, *(f"  {name}: {text}" for name, text in zip(head[1:], others, strict=True) if text)]
+    for line in lines:
+        print(textwrap.fill(line, max(screen.width, 10), subsequent_indent="    "))

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 import jax
 
+from rhucrl.errors import UsageError
 from rhucrl.processes import own_cores
 
 F = TypeVar("F", bound=Callable)
@@ -77,10 +78,10 @@ def enable_cache() -> None:
     _listen()
     if os.environ.get(_SWITCH, "").lower() in ("off", "0", "no", "false") or _chosen_by_user():
         return
-    folder = cache_folder()
     try:
+        folder = cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
+    except (OSError, UsageError):
         return
     if not os.access(folder, os.W_OK):
         return
@@ -97,8 +98,11 @@ def cache_folder() -> Path:
     Programs compiled for one processor may not run on another with the same home, and those compiled for two cores are
     divided into pieces that only cost time on one.
     """
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(home).expanduser() / "rhucrl" / "xla" / hashlib.sha256(_processor().encode()).hexdigest()[:12]
+    try:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    except RuntimeError:
+        raise UsageError("you have no home folder to keep a cache in: set HOME or XDG_CACHE_HOME") from None
+    return home / "rhucrl" / "xla" / hashlib.sha256(_processor().encode()).hexdigest()[:12]
 
 
 def compile_seconds() -> float:

@@ -10,6 +10,9 @@ import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from rhucrl import interrupts
 
 
 def run_side_by_side(commands: Mapping[str, Sequence[str]]) -> dict[str, int]:
@@ -26,10 +29,10 @@ def run_side_by_side(commands: Mapping[str, Sequence[str]]) -> dict[str, int]:
     def run(name: str, command: Sequence[str]) -> int:
         core = cores.get()
         try:
-            with _start(command, core) as process:
+            with start(command, core, stderr=subprocess.STDOUT) as process:
                 started.append(process)
-                if stopping.is_set():  # it began while the others were being told
-                    process.send_signal(signal.SIGINT)
+                if stopping.is_set():  # it began while the others were being told, and has nothing to lose
+                    interrupts.end(process)
                 for line in process.stdout or ():
                     print(f"{name} | {line}", end="", flush=True)
             return process.returncode if process.returncode >= 0 else 1
@@ -54,11 +57,19 @@ def own_cores() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-def _start(command: Sequence[str], core: int) -> subprocess.Popen[str]:
-    # A session of its own: a terminal's interrupt reaches it once, through us, and not twice.
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    )
+def start(command: Sequence[str], core: int, **pipes: Any) -> subprocess.Popen[str]:
+    """Start a command of ours, its output in a pipe, which ends at the latest when this process does.
+
+    It has a session of its own: a terminal's interrupt reaches it once, through us, and not twice. Signals wait until
+    it has handlers for them (`interrupts.run`): until then Python would answer with a traceback.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, interrupts.SIGNALS)
+    try:
+        with interrupts.starting:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, **pipes)
+            interrupts.children.append(process)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     pin(process.pid, core)
     return process
 

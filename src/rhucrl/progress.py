@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Any, TextIO
 
+from rhucrl.terminal import console, live
+
 PERIOD = 5.0  # seconds between plain lines
 
 
@@ -24,8 +26,9 @@ class Progress:
         self._pending = ""
 
     def __enter__(self) -> Progress:
-        if self._file.isatty():
-            self._bar = _bar(self._file)
+        taken = len(self.label) + 2 * len(str(self.total)) + 12
+        if live(self._file, taken + 20):
+            self._bar = _bar(self._file, taken)
             self._task = self._bar.add_task(self.label, total=self.total, text="")
             self._bar.start()
         return self
@@ -50,16 +53,18 @@ class Progress:
         self._pending, self._next = "", time.monotonic() + PERIOD
 
 
-def _bar(file: TextIO) -> Any:
-    from rich.console import Console
+def _bar(file: TextIO, taken: int) -> Any:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
+    from rich.table import Column
 
+    screen = console(file)
+    room = screen.width - taken >= 40  # for a bar and the text; without, the text is wrapped
     columns = (
         TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[text]}", markup=False),
+        *([BarColumn(bar_width=24)] if room else []),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        TimeElapsedColumn(table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=room)),
     )
-    return Bar(*columns, console=Console(file=file), refresh_per_second=4)
+    return Bar(*columns, console=screen, refresh_per_second=4)

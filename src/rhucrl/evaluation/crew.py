@@ -22,7 +22,8 @@ from rhucrl.errors import UsageError
 from rhucrl.evaluation.adversaries import Member, member
 from rhucrl.evaluation.arena import HostArena, Played
 from rhucrl.evaluation.planning import Planner
-from rhucrl.processes import own_cores, pin
+from rhucrl.interrupts import end
+from rhucrl.processes import own_cores, start
 
 
 def described(adversary: Any) -> dict[str, Any] | None:
@@ -45,7 +46,7 @@ class Crew:
 
     def __init__(self, subject: dict[str, Any], jobs: int):
         command = [sys.executable, "-m", "rhucrl.evaluation.crew", json.dumps(subject)]
-        self._processes = [_started(command, core) for core in own_cores()[:jobs]]
+        self._processes = [start(command, core, stdin=subprocess.PIPE) for core in own_cores()[:jobs]]
         self._idle: queue.SimpleQueue = queue.SimpleQueue()
         for process in self._processes:
             self._idle.put(process)
@@ -58,7 +59,7 @@ class Crew:
     def __exit__(self, *exception: object) -> None:
         for process in self._processes:
             with process:
-                process.kill()
+                end(process)
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def play(self, adversaries: Sequence[Any], seeds: Sequence[int], watch: Callable[[], None]) -> list[list[Played]]:
@@ -81,13 +82,6 @@ class Crew:
         with self._lock:
             self.steps, self.cpu = self.steps + told["steps"], self.cpu + told["cpu"]
         return Played(*told["played"])
-
-
-def _started(command: list[str], core: int) -> subprocess.Popen:
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    process = subprocess.Popen(command, start_new_session=True, **pipes)  # an interrupt reaches it through us
-    pin(process.pid, core)
-    return process
 
 
 def work(subject: dict[str, Any]) -> None:

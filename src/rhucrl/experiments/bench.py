@@ -194,7 +194,7 @@ def bench(rounds: int = ROUNDS, peers: bool = False, progress: Progress | None =
 STARTS = {
     "python": [sys.executable, "-c", "pass"],
     "import rhucrl": [sys.executable, "-c", "import rhucrl"],
-    "rhucrl --help": [sys.executable, "-m", "rhucrl.cli", "--help"],
+    "rhucrl --help": [sys.executable, "-m", "rhucrl", "--help"],
 }
 
 

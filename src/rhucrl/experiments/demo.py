@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rhucrl import interrupts
 from rhucrl.config import TrainConfig
 from rhucrl.errors import DiskError, UsageError
 from rhucrl.experiments.figures import Episode, RunSummary, label
@@ -187,20 +188,13 @@ def _outcome(runs: Sequence[RunSummary], optimum: float) -> str:
 
 
 def _print_table(runs: Sequence[RunSummary], optimum: float) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from rhucrl.cli_attack import print_table
 
-    title = f"Return on the adversarial pendulum, strength {STRENGTH:g}"
-    table = Table("algorithm", title=title, title_justify="left", caption_justify="left")
-    for name in ("nominal", "average", "worst case", "optimum"):
-        table.add_column(name, justify="right")
-    for run in runs:
-        numbers = (run.nominal, run.average, run.worst, optimum)
-        table.add_row(label(run.algorithm), *(f"{number:.1f}" for number in numbers))
-    table.caption = (
-        "average: against the adversary of training (H-UCRL has none); optimum: the best worst case there is"
-    )
-    Console().print(table)
+    head = ("algorithm", "nominal", "average", "worst case", "optimum")
+    rows = [(run.nominal, run.average, run.worst, optimum) for run in runs]
+    rows = [(label(run.algorithm), *(f"{number:.1f}" for number in row)) for run, row in zip(runs, rows, strict=True)]
+    print_table(f"Return on the adversarial pendulum, strength {STRENGTH:g}", head, rows)
+    print("average: against the adversary of training (H-UCRL has none); optimum: the best worst case there is")
 
 
 def main(part: str, folder: str, told: str) -> int:
@@ -223,4 +217,4 @@ def main(part: str, folder: str, told: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(interrupts.run(lambda: main(*sys.argv[1:])))

@@ -34,7 +34,8 @@ SMALL = {
 
 
 def run(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*RHUCRL, *arguments], **{"capture_output": True, "text": True, **options})
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return subprocess.run([*RHUCRL, *arguments], **{"capture_output": True, "text": True, "env": buffered, **options})
 
 
 def test_the_package_can_be_run():
@@ -202,7 +203,7 @@ def gone(pids: Iterable[int]) -> None:
 def slow_imports(folder: Path) -> dict[str, str]:
     """An environment in which JAX takes a minute to import, and in it an exception is a crash, as in jaxlib."""
     (folder / "jax.py").write_text(
-        "import os, time\nprint('up', flush=True)\ntry: time.sleep(60)\nexcept KeyboardInterrupt: os.abort()\n"
+        "import os, time\ntry: print('up', flush=True), time.sleep(60)\nexcept KeyboardInterrupt: os.abort()\n"
     )
     return {**os.environ, "PYTHONPATH": os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", "")))}
 
@@ -218,13 +219,11 @@ def slow_imports(folder: Path) -> dict[str, str]:
     ],
 )
 def test_an_interrupt_inside_an_import(arguments, sign, told, tmp_path):
-    def ignore() -> None:  # as a shell has it for what it starts in the background
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-
+    background = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]  # where a shell has interrupts ignored
     environment = slow_imports(tmp_path)
     if arguments.startswith("resume"):
         (tmp_path / "run").mkdir()
-    process = begin(*RHUCRL, *arguments.split(), cwd=tmp_path, env=environment, preexec_fn=ignore)
+    process = begin(*background, *RHUCRL, *arguments.split(), cwd=tmp_path, env=environment)
     assert interrupted(process, sign) == (128 + sign, told)
 
 
@@ -376,6 +375,7 @@ def test_progress_is_drawn_where_there_is_room(columns, term, drawn, monkeypatch
     with Progress(30, "rh-ucrl pendulum seed 0", file) as progress:
         progress.update(7, "return -191  J in [-195, -189]")
     assert ("\x1b" in file.getvalue()) == drawn
+    assert ("  7/30  0 s  " in file.getvalue()) != drawn
     assert "7/30" in file.getvalue()
     assert "…" not in file.getvalue()
     assert "J in [-195, -189]" in file.getvalue()

@@ -25,7 +25,7 @@ def policy_of(name: str, game: Any) -> Any:
     """Hand-made swing-ups, careful and bold, one that only balances, and the max-min policy of the game itself."""
     import jax.numpy as jnp
 
-    from rhucrl.evaluation.oracle import solve
+    from rhucrl.attacks.oracle import solve
 
     if name == "oracle":
         return solve(game, 200).policy
@@ -43,10 +43,10 @@ def policy_of(name: str, game: Any) -> Any:
 
 def one(options: dict) -> dict:
     """The suite of the budget `standard` on a fixed policy, and the best response by dynamic programming."""
-    from rhucrl.compilation import enable_cache
+    from rhucrl.attacks.oracle import best_response
+    from rhucrl.attacks.worst_case import worst_case
     from rhucrl.envs.pendulum import Pendulum
-    from rhucrl.evaluation.attack import worst_case
-    from rhucrl.evaluation.oracle import best_response
+    from rhucrl.runtime.compilation import enable_cache
 
     enable_cache()
     game = Pendulum(options["alpha"])

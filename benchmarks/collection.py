@@ -18,11 +18,11 @@ import numpy as np
 from rows import RESULTS
 
 import rhucrl
-from rhucrl import protocol
 from rhucrl.config import TrainConfig
 from rhucrl.envs.robots import ROBOTS
-from rhucrl.episodes import play_on_host
-from rhucrl.training import env_of
+from rhucrl.play import play_on_host
+from rhucrl.training import protocol
+from rhucrl.training.loop import env_of
 
 STEPS, ROUNDS = 1000, 5
 

@@ -39,7 +39,9 @@ def main() -> None:
         environment = os.environ | {"XDG_CACHE_HOME": f"{folder}/cache"}
         for name in ("cold", "warm"):
             options = ["--episodes", str(episodes), "--run-dir", f"{folder}/{name}"]
-            result[name] = measured([sys.executable, "-m", "rhucrl.cli", "train", "pendulum", *options], environment)
+            result[name] = measured(
+                [sys.executable, "-m", "rhucrl.cli.main", "train", "pendulum", *options], environment
+            )
             print(name, result[name], flush=True)
         rows = [json.loads(line) for line in Path(f"{folder}/warm/timing.jsonl").read_text().splitlines()]
         result["warm_compile_seconds"] = sum(row["compile"] for row in rows)

@@ -19,10 +19,10 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from rhucrl import protocol
-from rhucrl.compilation import enable_cache
 from rhucrl.config import TrainConfig
-from rhucrl.training import env_of
+from rhucrl.runtime.compilation import enable_cache
+from rhucrl.training import protocol
+from rhucrl.training.loop import env_of
 
 EVERY, EPOCHS, REPEATS = 5, 20, 3
 

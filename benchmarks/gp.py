@@ -40,9 +40,9 @@ def main() -> None:
     import jax.numpy as jnp
     import numpy as np
 
-    from rhucrl.models import posterior
-    from rhucrl.models.gaussian_process import GaussianProcess
-    from rhucrl.models.kernels import Kernel
+    from rhucrl.models.gaussian_process import posterior
+    from rhucrl.models.gaussian_process.kernels import Kernel
+    from rhucrl.models.gaussian_process.model import GaussianProcess
 
     n, rng = asked.points, np.random.default_rng(0)
     one = np.ones(INPUTS)

@@ -14,11 +14,11 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
+from rhucrl.attacks.arena import HostArena, gains
+from rhucrl.attacks.reference import ENVIRONMENT, REFERENCES
+from rhucrl.attacks.worst_case import EFFORTS, rounds, seeds, worst_case
 from rhucrl.envs import make
-from rhucrl.evaluation.arena import HostArena, gains
-from rhucrl.evaluation.attack import EFFORTS, rounds, seeds, worst_case
-from rhucrl.evaluation.reference import ENVIRONMENT, REFERENCES
-from rhucrl.progress import Progress
+from rhucrl.runtime.progress import Progress
 
 RESULTS = Path(__file__).parent / "results" / "inverted_pendulum_reference.json"
 STRENGTHS = (1.0, 3.0, 5.0, 6.0, 7.0, 10.0)

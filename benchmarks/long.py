@@ -31,7 +31,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         command = ["train", asked.env, *options, "--profile", "--run-dir", str(run)]
-        cost = measured([sys.executable, "-m", "rhucrl.cli", *command], None, asked.core)
+        cost = measured([sys.executable, "-m", "rhucrl.cli.main", *command], None, asked.core)
         laps = [json.loads(line)["cpu"] for line in (run / "timing.jsonl").read_text().splitlines()]
         profile = json.loads((run / "profile.json").read_text())
 

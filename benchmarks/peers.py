@@ -17,7 +17,7 @@ from pathlib import Path
 import rows
 
 from rhucrl.experiments import bench
-from rhucrl.training import Silent
+from rhucrl.training.loop import Silent
 
 
 def experiments() -> dict[str, list[dict]]:

@@ -53,11 +53,11 @@ def experiments() -> dict[str, list[dict]]:
 
 def one(options: dict) -> dict:
     """Train, then judge the output policy and the last one."""
-    from rhucrl import protocol
-    from rhucrl.compilation import compile_seconds, enable_cache
+    from rhucrl.attacks.worst_case import sweep_parameter, worst_case
     from rhucrl.config import TrainConfig
-    from rhucrl.evaluation.attack import sweep_parameter, worst_case
-    from rhucrl.training import env_of
+    from rhucrl.runtime.compilation import compile_seconds, enable_cache
+    from rhucrl.training import protocol
+    from rhucrl.training.loop import env_of
 
     enable_cache()
     began = time.process_time()

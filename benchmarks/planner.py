@@ -28,14 +28,14 @@ import rows
 from jaxtyping import Array
 
 import rhucrl
-from rhucrl.compilation import enable_cache
-from rhucrl.envs.face import ZeroSumEnv
+from rhucrl.attacks.oracle import solve
+from rhucrl.attacks.rollouts import Constant, rollout
 from rhucrl.envs.game import Box, JaxGame
 from rhucrl.envs.pendulum import Pendulum
-from rhucrl.evaluation.oracle import solve
-from rhucrl.evaluation.rollouts import Constant, rollout
-from rhucrl.solvers.planning import Answering, Planning, rebut
-from rhucrl.training import env_of
+from rhucrl.envs.zero_sum_env import ZeroSumEnv
+from rhucrl.runtime.compilation import enable_cache
+from rhucrl.solvers.planner.search import Answering, Planning, rebut
+from rhucrl.training.loop import env_of
 
 STRENGTHS = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4]
 LIGHT, HEAVY = 0.5, 3.0

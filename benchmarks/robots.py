@@ -55,12 +55,12 @@ def experiments() -> dict[str, list[dict]]:
 
 def one(options: dict) -> dict:
     """Train with a look at the policy now and then; then attack the output policy and the last one."""
-    from rhucrl import protocol
-    from rhucrl.compilation import enable_cache
+    from rhucrl.attacks.arena import HostArena, gains
+    from rhucrl.attacks.worst_case import worst_case
     from rhucrl.config import TrainConfig
-    from rhucrl.evaluation.arena import HostArena, gains
-    from rhucrl.evaluation.attack import worst_case
-    from rhucrl.training import env_of
+    from rhucrl.runtime.compilation import enable_cache
+    from rhucrl.training import protocol
+    from rhucrl.training.loop import env_of
 
     enable_cache()
     began = time.process_time()

@@ -24,10 +24,10 @@ def main() -> None:
     import jax
     import jax.numpy as jnp
 
-    from rhucrl import protocol
     from rhucrl.config import TrainConfig
-    from rhucrl.solvers import look_ahead
-    from rhucrl.training import env_of
+    from rhucrl.solvers.look_ahead import solver as look_ahead
+    from rhucrl.training import protocol
+    from rhucrl.training.loop import env_of
 
     config = TrainConfig()
     env, n = env_of(config), protocol.numbers(config, 0)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from rows import read
 
-from rhucrl.evaluation.statistics import estimate
+from rhucrl.statistics import estimate
 
 DOCS = Path(__file__).parent.parent / "docs"
 HEAD = """# Results on the pendulum
@@ -46,8 +46,8 @@ def grouped(rows: list[dict], *names: str) -> dict[tuple, list[dict]]:
 
 
 def optimum(setting: str, strength: float) -> float:
+    from rhucrl.attacks.oracle import solve
     from rhucrl.envs import make
-    from rhucrl.evaluation.oracle import solve
 
     return solve(make("pendulum", setting=setting, strength=strength).game).value
 

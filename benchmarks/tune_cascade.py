@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rhucrl.attacks.reference import ENVIRONMENT, Cascade
 from rhucrl.envs import make
-from rhucrl.evaluation.reference import ENVIRONMENT, Cascade
 
 STEPS, SUBSTEPS, GRAVITY = 500, 2, 9.81
 FALL, RAIL = 0.2, 1.0

@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rhucrl.compilation import enable_cache
 from rhucrl.envs.game import Box, Execution, JaxGame, join
-from rhucrl.models.prediction import Prediction
+from rhucrl.models.base import Prediction
+from rhucrl.runtime.compilation import enable_cache
 
 enable_cache()
 

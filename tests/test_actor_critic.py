@@ -12,23 +12,23 @@ import optax
 import pytest
 
 from probes import GRID, Probe, Unsure, solution
-from rhucrl import protocol
 from rhucrl import replay as store
-from rhucrl.compilation import compiled
 from rhucrl.config import TrainConfig
 from rhucrl.envs import make
-from rhucrl.envs.own import HostGame
-from rhucrl.episodes import Episode
+from rhucrl.envs.wrap import HostGame
+from rhucrl.networks.policies import Gaussian
+from rhucrl.play import Episode
 from rhucrl.replay import Transitions
-from rhucrl.solvers import actor_critic
-from rhucrl.solvers.actor_critic import unit, values, world
-from rhucrl.solvers.backup import Numbers
-from rhucrl.solvers.networks import Gaussian
-from rhucrl.training import env_of
+from rhucrl.runtime.compilation import compiled
+from rhucrl.solvers.actor_critic import update as actor_critic
+from rhucrl.solvers.actor_critic.update import unit, values, world
+from rhucrl.solvers.look_ahead.backup import SolverNumbers
+from rhucrl.training import protocol
+from rhucrl.training.loop import env_of
 
 DISCOUNT, INNER = 0.9, np.abs(GRID) < 1.5
 GAME = Probe(horizon=40, certain=True)
-NUMBERS = Numbers(*(jnp.float32(x) for x in (1.0, DISCOUNT, 0.5, 1e-3, 0.02, 0.0, -1.0)))
+NUMBERS = SolverNumbers(*(jnp.float32(x) for x in (1.0, DISCOUNT, 0.5, 1e-3, 0.02, 0.0, -1.0)))
 
 
 def everywhere() -> store.Replay:
@@ -151,7 +151,7 @@ def test_what_is_imagined_after_an_end_teaches_nothing(lanes, monkeypatch):
         """`ends`: with the second step; `more` is what the third has more of everything."""
         obs_, reward_, later_ = (x + more * third for x in (obs, reward, later))
         alive = jnp.ones(shape).at[1].set(1 - ends)
-        paths = actor_critic.Rollouts(obs_[..., None], reward_, alive, jnp.zeros(shape), later_)
+        paths = actor_critic.ModelRollouts(obs_[..., None], reward_, alive, jnp.zeros(shape), later_)
         monkeypatch.setattr(actor_critic, "rollouts", lambda *_: paths)
         rest = obs[0, 0, :, None], jnp.zeros((lanes - 1, 4, 1)), None, NUMBERS, 3, jax.random.key(0)
         gradient, told = jax.grad(actor_critic.loss, has_aux=True)(networks, networks.critics, here, *rest)
@@ -164,11 +164,11 @@ def test_what_is_imagined_after_an_end_teaches_nothing(lanes, monkeypatch):
 
 
 @compiled()
-def updated(problem: actor_critic.Problem, numbers: Numbers) -> actor_critic.Problem:
+def updated(problem: actor_critic.Problem, numbers: SolverNumbers) -> actor_critic.Problem:
     return one_update(problem, numbers, False)
 
 
-def one_update(problem: actor_critic.Problem, numbers: Numbers, frozen: bool) -> actor_critic.Problem:
+def one_update(problem: actor_critic.Problem, numbers: SolverNumbers, frozen: bool) -> actor_critic.Problem:
     replay, corners = everywhere(), jnp.array([[-1.0], [1.0]])
     here = world(GAME, Unsure(GAME), replay)
     sizes = 2, 8, 2, 1, 0.0
@@ -195,7 +195,7 @@ def test_each_players_gradient_is_bounded_by_its_own_length_and_the_critics_is_n
     agent, adversary, frozen, monkeypatch
 ):
     """A loss that is linear in all weights, and steps along its gradient."""
-    slopes = actor_critic.Networks(agent, adversary, 3.0, 3.0)
+    slopes = actor_critic.ProblemNetworks(agent, adversary, 3.0, 3.0)
 
     def loss(networks, *_):
         sums = [sum(leaf.sum() for leaf in jax.tree.leaves(part)) for part in networks]

@@ -13,7 +13,7 @@ import pytest
 import rhucrl
 from probes import enable_cache
 from rhucrl.algorithms import EVERY
-from rhucrl.evaluation import attack
+from rhucrl.attacks import worst_case as attack
 
 enable_cache()
 
@@ -194,7 +194,7 @@ def test_a_notebook_is_told_too(env, monkeypatch, capsys):
 
 
 def test_without_a_folder_a_diverged_run_ends_as_well(env, monkeypatch):
-    from rhucrl import on_policy
+    from rhucrl.model_free import on_policy
 
     def lost(config, env, state, index):
         return state, {"episode": index, "return": float("nan"), "steps": 1, "output_episode": index}

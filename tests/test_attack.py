@@ -6,13 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from rhucrl.attacks.folder import Folder
+from rhucrl.attacks.forward import worst_sequence
+from rhucrl.attacks.rollouts import episode_return
+from rhucrl.attacks.worst_case import load_adversary, sweep, sweep_parameter, worst_case
 from rhucrl.envs.game import Box, Execution, JaxGame
 from rhucrl.envs.pendulum import Pendulum
 from rhucrl.errors import UsageError
-from rhucrl.evaluation.attack import load_adversary, sweep, sweep_parameter, worst_case
-from rhucrl.evaluation.findings import Folder
-from rhucrl.evaluation.forward import worst_sequence
-from rhucrl.evaluation.rollouts import episode_return
 
 
 class Alternating(JaxGame):

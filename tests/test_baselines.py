@@ -10,16 +10,18 @@ import numpy as np
 import pytest
 
 import rhucrl
-from rhucrl import cli, episodes, on_policy, training
+from rhucrl import play as episodes
 from rhucrl.algorithms import MODEL_FREE
+from rhucrl.attacks import worst_case as attack
+from rhucrl.cli import main as cli
 from rhucrl.config import TrainConfig
-from rhucrl.envs.face import ZeroSumEnv
 from rhucrl.envs.game import Box, JaxGame, execution
+from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.errors import UsageError
-from rhucrl.evaluation import attack
-from rhucrl.solvers import ppo
-from rhucrl.solvers.networks import Normaliser
-from rhucrl.solvers.ppo import Numbers, Rollouts, advantages
+from rhucrl.model_free import on_policy, ppo
+from rhucrl.model_free.ppo import EpisodeBatch, PPONumbers, advantages
+from rhucrl.networks.policies import Normaliser
+from rhucrl.training import loop as training
 
 A, B, D, COST, PRICE, DISCOUNT = 0.9, 0.5, 0.3, 0.3, 1.0, 0.9
 
@@ -173,11 +175,11 @@ def test_the_worst_episodes_have_the_tail_as_their_mean():
 
 def test_advantages_know_an_end_from_a_cut():
     """Reward 1 a step, V = 10: at an end the rest is worth 0, at a cut the critic's 10 is what follows."""
-    numbers = Numbers(*(jnp.float32(x) for x in (0.9, 0.5, 0.0, 0.2, 1.0)))
+    numbers = PPONumbers(*(jnp.float32(x) for x in (0.9, 0.5, 0.0, 0.2, 1.0)))
     alive = jnp.array([[1.0, 1, 0], [1, 1, 1]])
     ended = jnp.array([[0.0, 1, 0], [0, 0, 0]])
     zero = jnp.zeros((2, 3, 1))
-    played = Rollouts(jnp.zeros((2, 4, 1)), zero, alive, alive, ended)
+    played = EpisodeBatch(jnp.zeros((2, 4, 1)), zero, alive, alive, ended)
     found = advantages(jnp.full((2, 4), 10.0), played, numbers)
     going_on = 1 + 0.9 * 10 - 10
     np.testing.assert_allclose(found[0], [going_on + 0.45 * (1 - 10), 1 - 10, 0], atol=1e-5)
@@ -191,8 +193,8 @@ def test_a_policy_moves_towards_its_reward_as_far_as_the_clip_allows(sign, clip,
     player, units = ppo.begin(1, 1, 8, jax.random.key(0)), Normaliser(jnp.zeros(1), jnp.ones(1), ())
     noise = jnp.repeat(jnp.array([-1.0, 1.0]), 4)[:, None, None]
     every = jnp.ones((8, 1))
-    played = Rollouts(jnp.zeros((8, 2, 1)), noise, sign * noise[..., 0], every, every)
-    numbers = Numbers(*(jnp.float32(x) for x in (0.9, 0.9, 1e-3, clip, jnp.inf)))
+    played = EpisodeBatch(jnp.zeros((8, 2, 1)), noise, sign * noise[..., 0], every, every)
+    numbers = PPONumbers(*(jnp.float32(x) for x in (0.9, 0.9, 1e-3, clip, jnp.inf)))
     after, told = ppo.improve(player, units, played, jnp.ones(8), numbers, 60)
     assert int(told["policy_steps"]) == 60
     before, now = (ppo.heads(actor, units, played.obs[:, :1]) for actor in (player.actor, after.actor))

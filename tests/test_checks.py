@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import rhucrl
-from rhucrl import cli
+from rhucrl.cli import main as cli
 from rhucrl.envs import NAMES, make
-from rhucrl.envs.checks import check_env
+from rhucrl.envs.check_env import check_env
 
 
 class Point(gym.Env):

@@ -14,12 +14,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from rhucrl import cli
+from rhucrl.cli import main as cli
 from rhucrl.config import TrainConfig
 from rhucrl.errors import DiskError, UsageError, unknown
-from rhucrl.processes import run_side_by_side
-from rhucrl.progress import Progress
-from rhucrl.runs import Run
+from rhucrl.runtime.processes import run_side_by_side
+from rhucrl.runtime.progress import Progress
+from rhucrl.storage.runs import Run
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -29,9 +29,9 @@ def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess
 @pytest.fixture
 def training(monkeypatch):
     """A training that does what a test puts into it."""
-    module = SimpleNamespace(train=lambda *_, **__: None, resume=lambda *_, **__: None)
-    monkeypatch.setitem(sys.modules, "rhucrl.training", module)
-    monkeypatch.setattr("rhucrl.training", module, raising=False)
+    module = SimpleNamespace(train=lambda *_, **__: None, resume=lambda *_, **__: None, env_named=lambda *_: None)
+    monkeypatch.setitem(sys.modules, "rhucrl.training.loop", module)
+    monkeypatch.setattr("rhucrl.training.loop", module, raising=False)
     monkeypatch.setattr(cli, "_keep_compiled", lambda: None)
     return module
 
@@ -41,7 +41,7 @@ def training(monkeypatch):
 )
 def test_help_and_mistakes_are_answered_without_jax(arguments):
     code = (
-        "import sys, rhucrl.cli\n"
+        "import sys, rhucrl.cli.main\n"
         "try: rhucrl.cli.main(sys.argv[1:])\n"
         "except SystemExit: pass\n"
         "assert not {'jax', 'numpy', 'matplotlib', 'gymnasium'} & set(sys.modules), 'heavy imports'"
@@ -169,7 +169,7 @@ def test_resume_warns_of_other_versions(training, tmp_path, capsys, monkeypatch)
     config = tmp_path / "run" / "config.json"
     config.write_text(config.read_text().replace('"jax": "', '"jax": "0.0.'))
     seen = []
-    training.resume = lambda folder, episodes, progress: seen.append((folder, episodes, progress.total))
+    training.resume = lambda folder, episodes, progress, **_: seen.append((folder, episodes, progress.total))
     assert cli.main(["resume", str(tmp_path / "run"), "--episodes", "50"]) == 0
     assert seen == [(tmp_path / "run", 50, 50)]
     assert "warning: the run began with jax 0.0." in capsys.readouterr().err
@@ -177,7 +177,9 @@ def test_resume_warns_of_other_versions(training, tmp_path, capsys, monkeypatch)
 
 def test_several_seeds_become_commands_of_their_own(monkeypatch, capsys):
     seen = {}
-    monkeypatch.setattr("rhucrl.processes.run_side_by_side", lambda commands: seen.update(commands) or {"seed 2": 2})
+    monkeypatch.setattr(
+        "rhucrl.runtime.processes.run_side_by_side", lambda commands: seen.update(commands) or {"seed 2": 2}
+    )
     options = ["--strength", "0.3", "--setting", "action", "--tensorboard"]
     assert cli.main(["train", "pendulum", "--seeds", "1", "2", "--run-dir", "d", *options]) == 2
     assert "seed 2" in capsys.readouterr().err
@@ -206,7 +208,7 @@ def test_an_interrupt_reaches_every_command(how, tmp_path):
         "except KeyboardInterrupt: pathlib.Path(sys.argv[1]).touch()"
     )
     parent = (
-        "import sys; from rhucrl.processes import run_side_by_side\n"
+        "import sys; from rhucrl.runtime.processes import run_side_by_side\n"
         "run_side_by_side({name: [sys.executable, '-c', sys.argv[1], name] for name in sys.argv[2:]})"
     )
     files = [f"{tmp_path}/{core}" for core in os.sched_getaffinity(0)]

@@ -10,12 +10,12 @@ from pathlib import Path
 import jax
 import pytest
 
-from rhucrl import compilation
-from rhucrl.compilation import cache_folder, compiled
+from rhucrl.runtime import compilation
+from rhucrl.runtime.compilation import cache_folder, compiled
 
 CODE = """
 import time, jax, jax.numpy as jnp
-from rhucrl.compilation import compile_seconds, enable_cache
+from rhucrl.runtime.compilation import compile_seconds, enable_cache
 enable_cache()
 start = time.time()
 program, x = jax.jit(lambda x: jax.jit(jnp.sin)(x @ x).sum()), jnp.ones((3, 3))
@@ -138,6 +138,9 @@ def test_a_compiled_function_is_still_a_jitted_one():
 
 
 def test_xla_does_not_start_at_import():
-    code = "import rhucrl.compilation, rhucrl.ledger, rhucrl.solvers.ppo, jax; print(jax._src.xla_bridge._backends)"
+    code = (
+        "import rhucrl.runtime.compilation, rhucrl.training.theory_log, rhucrl.model_free.ppo, jax\n"
+        "print(jax._src.xla_bridge._backends)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "{}\n", done.stderr

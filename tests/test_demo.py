@@ -10,10 +10,11 @@ import jax
 import pytest
 
 from probes import enable_cache
-from rhucrl import cli, training
-from rhucrl.evaluation.oracle import solve
+from rhucrl.attacks.oracle import solve
+from rhucrl.cli import main as cli
 from rhucrl.experiments import demo as demonstration
-from rhucrl.runs import Run
+from rhucrl.storage.runs import Run
+from rhucrl.training import loop as training
 from test_protocol import TINY
 
 enable_cache()

@@ -9,7 +9,7 @@ import pytest
 
 import rhucrl
 from probes import Probe, enable_cache
-from rhucrl.doubts import PATIENCE, Doubts
+from rhucrl.training.doubts import PATIENCE, Doubts
 
 enable_cache()
 

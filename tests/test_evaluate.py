@@ -10,17 +10,18 @@ import numpy as np
 import pytest
 
 import rhucrl
-from rhucrl import cli, training
+from rhucrl.attacks import paper
+from rhucrl.attacks.arena import HostArena, arena, gains
+from rhucrl.attacks.battery import Effort
+from rhucrl.attacks.learned import learn_adversary
+from rhucrl.attacks.paper import average, paper_worst_case
+from rhucrl.attacks.worst_case import EFFORTS
+from rhucrl.cli import main as cli
 from rhucrl.config import TrainConfig
 from rhucrl.envs import make
 from rhucrl.envs.game import JaxGame
-from rhucrl.evaluation import paper
-from rhucrl.evaluation.arena import HostArena, arena, gains
-from rhucrl.evaluation.attack import EFFORTS
-from rhucrl.evaluation.learned import learn_adversary
-from rhucrl.evaluation.paper import average, paper_worst_case
-from rhucrl.evaluation.search import Effort
-from rhucrl.evaluation.statistics import estimate
+from rhucrl.statistics import estimate
+from rhucrl.training import loop as training
 from test_attack import Target, still
 
 PLACE = {"env": "half-cheetah", "horizon": 20}

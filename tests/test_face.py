@@ -10,7 +10,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from rhucrl.envs import make
-from rhucrl.envs.face import AdversaryView, AgentView
+from rhucrl.envs.zero_sum_env import AdversaryView, AgentView
 from rhucrl.errors import UsageError
 
 SETTINGS = [

@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 import pytest
 
+from rhucrl.attacks.arena import HostArena, gains
+from rhucrl.attacks.foreign import fingerprint, load_policy, translation
 from rhucrl.envs import make
 from rhucrl.envs.robots import ROBOTS
 from rhucrl.errors import UsageError
-from rhucrl.evaluation.arena import HostArena, gains
-from rhucrl.evaluation.foreign import fingerprint, load_policy, translation
 
 WEIGHT = np.linspace(-1, 1, 12 * 3).reshape(12, 3).astype(np.float32)
 

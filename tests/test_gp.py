@@ -12,13 +12,14 @@ import pytest
 import tinygp
 
 from probes import Probe
-from rhucrl import ledger
 from rhucrl import replay as store
 from rhucrl.config import TrainConfig
 from rhucrl.errors import UsageError
-from rhucrl.models import gaussian_process, likelihood, posterior
-from rhucrl.models.kernels import Kernel
+from rhucrl.models.gaussian_process import likelihood, posterior
+from rhucrl.models.gaussian_process import model as gaussian_process
+from rhucrl.models.gaussian_process.kernels import Kernel
 from rhucrl.replay import Transitions
+from rhucrl.training import theory_log as ledger
 
 KINDS = ("linear", "squared-exponential", "sum", "product")
 D, P, RIDGE = 3, 2, 0.01
@@ -88,7 +89,7 @@ def test_blocks_make_the_same_factor_as_all_data_at_once():
 
 
 def test_the_information_gain_is_the_sum_over_one_datum_after_the_other():
-    from rhucrl.theory import information_gain
+    from rhucrl.theory.bounds import information_gain
 
     k, (z, y) = kernel("sum"), data(30)
     variances = []
@@ -245,7 +246,7 @@ def test_a_system_that_is_too_large_is_refused():
 
 
 def test_lipschitz_constants_are_estimated_from_below_and_near():
-    from rhucrl.protocol import fresh
+    from rhucrl.training.protocol import fresh
 
     small = config(width=8, features=8)
     state = fresh(small, Probe(certain=True), 64, jax.random.key(0))

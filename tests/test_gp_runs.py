@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from probes import GRID, Probe, enable_cache, solution
-from rhucrl import protocol, training
 from rhucrl.algorithms import ALGORITHMS
-from rhucrl.cli import main
+from rhucrl.cli.main import main
 from rhucrl.config import TrainConfig
+from rhucrl.training import loop as training
+from rhucrl.training import protocol
 from test_protocol import TINY, play
 
 enable_cache()
@@ -84,7 +85,7 @@ def test_a_stopped_run_goes_on_to_the_same_numbers_and_its_policy_is_loaded(tmp_
     training.resume(tmp_path / "part", episodes=4)
     whole, part = ((tmp_path / name / "metrics.jsonl").read_bytes() for name in ("whole", "part"))
     assert whole == part
-    from rhucrl.agent import load
+    from rhucrl.training.agent import load
 
     action, _ = load(tmp_path / "whole").predict(np.array([-1.0, 0.0, 0.0]))
     assert action.shape == (1,)

@@ -8,16 +8,19 @@ import numpy as np
 import pytest
 
 import rhucrl
-from rhucrl import cli, protocol
+from rhucrl.attacks import arena
+from rhucrl.attacks import battery as searching
+from rhucrl.attacks import families as adversaries
+from rhucrl.attacks import worst_case as attack
+from rhucrl.attacks.arena import Actor, HostArena, gains
+from rhucrl.attacks.battery import AttackSearch, Effort
+from rhucrl.attacks.folder import Folder
+from rhucrl.attacks.worst_case import EFFORTS, load_adversary, rounds, seeds, sweep, sweep_parameter, worst_case
+from rhucrl.cli import main as cli
 from rhucrl.envs import make
-from rhucrl.envs.own import wrap
+from rhucrl.envs.wrap import wrap
 from rhucrl.errors import UsageError
-from rhucrl.evaluation import adversaries, arena, attack
-from rhucrl.evaluation import search as searching
-from rhucrl.evaluation.arena import Actor, HostArena, gains
-from rhucrl.evaluation.attack import EFFORTS, load_adversary, rounds, seeds, sweep, sweep_parameter, worst_case
-from rhucrl.evaluation.findings import Folder
-from rhucrl.evaluation.search import Effort, Search
+from rhucrl.training import protocol
 
 TINY = Effort(16, 2, 1, 6, 2, (9,), 2, 1, 2)
 FULL = TINY._replace(depths=(1, 4), evolution=2, sac=2)
@@ -91,7 +94,7 @@ def test_the_return_stops_at_the_end_and_at_the_horizon():
 
 def test_among_equal_returns_the_one_that_moved_the_system_further_counts():
     env = make("inverted-pendulum", "adversarial", 1.0, horizon=50)
-    search = Search(HostArena(rhucrl.lqr(), env), TINY, None, [0], 0)
+    search = AttackSearch(HostArena(rhucrl.lqr(), env), TINY, None, [0], 0)
     weights, scores = search.ranked("constant", np.array([[0.0, 0.0], [1.0, 1.0], [0.3, 0.0]]))
     assert {gain for gain, _ in scores} == {50.0}
     np.testing.assert_array_equal(weights[:, 0], [1, 0.3, 0])
@@ -169,7 +172,7 @@ def test_the_nominal_return_is_that_of_no_mixture(monkeypatch):
     assert nominal != np.mean(gains(HostArena(shove, mixed), lambda obs, time: mixed.neutral, seeds(0, 1, 2)))
 
 
-class Bowl(Search):
+class Bowl(AttackSearch):
     """Adversaries are worse for the policy the nearer their weights are to 1."""
 
     def ranked(self, family, weights):
@@ -191,8 +194,8 @@ def test_sequences_evolve():
     """A wind that changes its side at every step takes everything: only a sequence of single steps has it."""
     env = game(reward=lambda sign, wind: np.square(wind - 0.8 * sign) / 2)
     start = np.zeros((1, 20))
-    begun = Search(HostArena(still, env), TINY, None, [0], 0).evolve(start, np.random.default_rng(0))
-    search = Search(HostArena(still, env), TINY._replace(evolution=150, population=16), None, [0], 0)
+    begun = AttackSearch(HostArena(still, env), TINY, None, [0], 0).evolve(start, np.random.default_rng(0))
+    search = AttackSearch(HostArena(still, env), TINY._replace(evolution=150, population=16), None, [0], 0)
     found = search.evolve(start, np.random.default_rng(0))
     before, after = (gains(HostArena(still, env), one[0], [0])[0] for one in (begun, found))
     assert before == pytest.approx(20 * 0.32)
@@ -374,7 +377,7 @@ def test_a_parameter_is_swept_over_its_closed_range(tmp_path, capsys):
 
 
 def test_an_attack_that_helps_the_policy_is_not_its_worst_case(tmp_path, capsys, monkeypatch):
-    found = attack.WorstCase((3.0,), {"constant": attack.Finding(None, (5.0,), 1, 0.0)})
-    monkeypatch.setattr("rhucrl.cli_attack.attacked", lambda *_: found)
+    found = attack.WorstCase((3.0,), {"constant": attack.AttackFinding(None, (5.0,), 1, 0.0)})
+    monkeypatch.setattr("rhucrl.cli.attack.attacked", lambda *_: found)
     assert cli.main(["attack", "lqr", "--env", "inverted-pendulum", "--save", str(tmp_path), "--jobs", "1"]) == 0
     assert "worst case 3.0, that of no adversary" in capsys.readouterr().out

@@ -57,8 +57,8 @@ def test_robots_need_no_extra():
         env = rhucrl.make("half-cheetah", "adversarial")
         env.reset(seed=0)
         env.step({{"agent": env.action_space["agent"].sample(), "adversary": env.action_space["adversary"].sample()}})
-        import rhucrl.agent, rhucrl.cli_attack, rhucrl.cli_envs, rhucrl.cli_theory, rhucrl.training
-        import rhucrl.experiments.report, rhucrl.experiments.video, rhucrl.evaluation.foreign
+        import rhucrl.training.agent, rhucrl.cli.attack, rhucrl.cli.envs, rhucrl.cli.theory, rhucrl.training.loop
+        import rhucrl.experiments.report, rhucrl.experiments.video, rhucrl.attacks.foreign
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ from probes import Probe
 from rhucrl import replay as store
 from rhucrl.hallucination import hallucinate
 from rhucrl.models import calibration, ensemble
-from rhucrl.models.prediction import Prediction
+from rhucrl.models.base import Prediction
 from rhucrl.replay import Transitions
 
 HEADS, WIDTH = 5, 16

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import rhucrl
-from rhucrl.solvers.model_free import Batch, Options, Player, begin, memory, unit_policy, update
-from rhucrl.solvers.networks import twice
+from rhucrl.model_free.sac import Batch, Options, SACPlayer, begin, memory, unit_policy, update
+from rhucrl.networks.layers import twice
 
 OPTIONS = Options(width=32, batch=64, learning_rate=3e-3, every=8)
 
@@ -30,7 +30,7 @@ def solved(players, reward, updates=1500, goes_on=0.0, discount=0.99):
 
 
 def test_one_player_finds_the_best_action():
-    (mode,), _ = solved((Player(1),), lambda s, a: -10 * np.square(a[..., 0] - s))
+    (mode,), _ = solved((SACPlayer(1),), lambda s, a: -10 * np.square(a[..., 0] - s))
     np.testing.assert_allclose(mode, [-0.5, 0.5], atol=0.1)
 
 
@@ -42,7 +42,7 @@ def test_two_players_find_the_saddle():
         return 10 * (-np.square(mine - s) + np.square(theirs + s / 2) + mine * theirs)
 
     saddle = np.linalg.solve(np.array([[-2.0, 1.0], [1.0, 2.0]]), np.array([-2.0, -1.0]))  # of s = 1
-    (mine, theirs), _ = solved((Player(1, 1), Player(1, -1)), reward)
+    (mine, theirs), _ = solved((SACPlayer(1, 1), SACPlayer(1, -1)), reward)
     np.testing.assert_allclose(mine, saddle[0] * np.array([-0.5, 0.5]), atol=0.12)
     np.testing.assert_allclose(theirs, saddle[1] * np.array([-0.5, 0.5]), atol=0.12)
 
@@ -50,13 +50,13 @@ def test_two_players_find_the_saddle():
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_value_of_going_on(sign):
     """r = -sign |a|^2 for ever: the best is 0, and without entropy nothing else adds up to it."""
-    _, learner = solved((Player(1, sign),), lambda s, a: -sign * np.square(a[..., 0]), goes_on=1.0, discount=0.5)
+    _, learner = solved((SACPlayer(1, sign),), lambda s, a: -sign * np.square(a[..., 0]), goes_on=1.0, discount=0.5)
     temperature = float(jnp.exp(learner.networks.log_temperatures[0]))
     value = learner.networks.critics(twice(jnp.array([[0.3, 0.0]])))[0, 0, 0]
     assert abs(float(value)) < 0.15 + 2 * temperature
 
 
-PLAYERS = (Player(1, 1), Player(1, -1))
+PLAYERS = (SACPlayer(1, 1), SACPlayer(1, -1))
 
 
 def one_step(learner, **options):

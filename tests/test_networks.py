@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from rhucrl.models.ensemble import affine, smooth_gate
-from rhucrl.solvers.networks import Perceptron, centred, twice, twins
+from rhucrl.networks.layers import Perceptron, affine, smooth_gate, twice, twins
+from rhucrl.networks.policies import centred
 
 
 @pytest.mark.parametrize("function", [smooth_gate, centred])

@@ -9,17 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from rhucrl.attacks.forward import worst_sequence
+from rhucrl.attacks.oracle import adversary_candidates, agent_candidates, best_response, interpolate, recursion, solve
+from rhucrl.attacks.rollouts import constant_adversary, episode_return
 from rhucrl.envs.pendulum import Pendulum
-from rhucrl.evaluation.forward import worst_sequence
-from rhucrl.evaluation.oracle import (
-    adversary_candidates,
-    agent_candidates,
-    best_response,
-    interpolate,
-    recursion,
-    solve,
-)
-from rhucrl.evaluation.rollouts import constant_adversary, episode_return
 
 KEY = jax.random.key(0)
 

@@ -8,7 +8,7 @@ from rhucrl.envs import NAMES, make
 pytest.importorskip("pettingzoo")
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
-from rhucrl.envs.parallel import ParallelView
+from rhucrl.envs.pettingzoo import ParallelView
 
 SETTINGS = [{"setting": name} for name in ("none", "adversarial", "action", "parameter")]
 SETTINGS += [{"setting": "action", "mixture": "probabilistic"}]

@@ -6,9 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rhucrl.envs.game import draw, play
-from rhucrl.envs.pendulum import DT, MAX_SPEED, Pendulum, upright_and_slow
-from rhucrl.evaluation.rollouts import (
+from rhucrl.attacks.rollouts import (
     constant_adversary,
     episode_return,
     mean_return,
@@ -16,6 +14,8 @@ from rhucrl.evaluation.rollouts import (
     nominal_return,
     rollout,
 )
+from rhucrl.envs.game import draw, play
+from rhucrl.envs.pendulum import DT, MAX_SPEED, Pendulum, upright_and_slow
 
 KEY = jax.random.key(0)
 KINDS = ("none", "adversarial", "noisy", "probabilistic", "parameter")

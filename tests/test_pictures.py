@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import rhucrl.experiments
-from rhucrl.cli_attack import swept
+from rhucrl.cli.attack import swept
 from rhucrl.envs import make
 from rhucrl.experiments import plots, style
 from rhucrl.experiments.figures import LABELS

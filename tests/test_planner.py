@@ -13,15 +13,15 @@ import pytest
 
 import rhucrl
 from probes import GRID, PUSH, Probe, Unsure, solution
-from rhucrl import cli
-from rhucrl import planner as planner_module
+from rhucrl.attacks import planning as adversaries_that_plan
+from rhucrl.attacks.arena import Actor, HostArena, JaxArena, play
+from rhucrl.attacks.worst_case import EFFORTS, Effort
+from rhucrl.cli import main as cli
 from rhucrl.envs.game import Box
 from rhucrl.errors import UsageError
-from rhucrl.evaluation import planning as adversaries_that_plan
-from rhucrl.evaluation.arena import Actor, HostArena, JaxArena, play
-from rhucrl.evaluation.attack import EFFORTS, Effort
 from rhucrl.models.known import KnownModel
-from rhucrl.solvers.planning import Answering, Planning, Size, begin, pursue, rebut, respond, returns
+from rhucrl.solvers.planner import controller as planner_module
+from rhucrl.solvers.planner.search import Answering, Planning, Size, begin, pursue, rebut, respond, returns
 
 DISCOUNT = 0.9
 STATES = np.array([-1.5, -0.7, 0.5, 1.6])

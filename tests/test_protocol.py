@@ -12,16 +12,17 @@ import numpy as np
 import pytest
 
 from probes import enable_cache
-from rhucrl import protocol
 from rhucrl.algorithms import ALGORITHMS
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
 from rhucrl.models.known import KnownModel
-from rhucrl.protocol import State
-from rhucrl.solvers import bounds, look_ahead
-from rhucrl.solvers.backup import unit
-from rhucrl.solvers.policies import AdversaryPolicy
-from rhucrl.training import env_of
+from rhucrl.solvers import bounds
+from rhucrl.solvers.look_ahead import solver as look_ahead
+from rhucrl.solvers.look_ahead.backup import unit
+from rhucrl.solvers.look_ahead.policies import AdversaryPolicy
+from rhucrl.training import protocol
+from rhucrl.training.loop import env_of
+from rhucrl.training.protocol import TrainingState
 
 enable_cache()
 
@@ -45,7 +46,7 @@ class Told(NamedTuple):
 
     config: TrainConfig
     game: Game
-    states: list[State]
+    states: list[TrainingState]
     metrics: list[dict]
 
     def rows(self, episode: int):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rhucrl import cli
+from rhucrl.cli import main as cli
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text()

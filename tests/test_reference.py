@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import rhucrl
+from rhucrl.attacks import families as adversaries
+from rhucrl.attacks.arena import HostArena, gains
+from rhucrl.attacks.battery import Effort
+from rhucrl.attacks.reference import REFERENCES, linearised, riccati
+from rhucrl.attacks.worst_case import EFFORTS, worst_case
 from rhucrl.envs import make
-from rhucrl.evaluation import adversaries
-from rhucrl.evaluation.arena import HostArena, gains
-from rhucrl.evaluation.attack import EFFORTS, worst_case
-from rhucrl.evaluation.reference import REFERENCES, linearised, riccati
-from rhucrl.evaluation.search import Effort
 
 
 def test_the_linearisation_is_the_simulators():

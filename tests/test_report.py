@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import pytest
 
 from rhucrl.errors import UsageError
-from rhucrl.experiments.figures import Episode, RunSummary, bounds_panel
+from rhucrl.experiments.figures import PendulumEpisode, RunSummary, bounds_panel
 from rhucrl.experiments.report import embed, render, write_page
 
 ORACLE = {0.0: -310.0, 0.1: -370.0, 0.2: -450.0}
@@ -29,7 +29,7 @@ def summary(algorithm: str, seed: int = 0, worst: float = -500.0) -> RunSummary:
         })  # fmt: skip
     angle = [math.pi - 0.2 * i for i in range(STEPS)]
     changes = [1 + 0.2 * (-1) ** i for i in range(STEPS)]
-    played = Episode(0.05, angle, [2.0] * STEPS, [10 * x for x in changes], changes, [-(x**2) for x in angle])
+    played = PendulumEpisode(0.05, angle, [2.0] * STEPS, [10 * x for x in changes], changes, [-(x**2) for x in angle])
     sweep = [(0.0, -320.0), (0.1, worst / 2), (0.2, worst)]
     return RunSummary(algorithm, seed, rows, -320.0, -400.0, worst, "constant", sweep, played)
 

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def start(*arguments: str | Path) -> subprocess.Popen:
-    command = [sys.executable, "-m", "rhucrl.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "rhucrl.cli.main", *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 

@@ -12,11 +12,12 @@ from gymnasium.utils.env_checker import check_env
 
 from probes import simulator
 from rhucrl.envs import STRENGTH, make
-from rhucrl.envs.face import AdversaryView, AgentView
 from rhucrl.envs.robots import ROBOTS
+from rhucrl.envs.zero_sum_env import AdversaryView, AgentView
 from rhucrl.errors import UsageError
-from rhucrl.solvers.networks import Gaussian, Normaliser, Perceptron
-from rhucrl.trees import load_tree, save_tree
+from rhucrl.networks.layers import Perceptron
+from rhucrl.networks.policies import Gaussian, Normaliser
+from rhucrl.storage.trees import load_tree, save_tree
 
 FALLING = ("hopper", "inverted-pendulum", "walker")
 SETTINGS = [

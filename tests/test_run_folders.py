@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from rhucrl import cli
+from rhucrl.cli import main as cli
 from rhucrl.config import TrainConfig
 from rhucrl.errors import UsageError
-from rhucrl.run_folders import LEVELS, find_runs, groups_of, names_of, same_run, stored_run
-from rhucrl.runs import Run
+from rhucrl.storage.run_folders import LEVELS, find_runs, groups_of, names_of, same_run, stored_run
+from rhucrl.storage.runs import Run
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def training(monkeypatch):
         train=lambda config, folder, progress: calls.append(("train", folder, config.seed)),
         resume=lambda folder, episodes, progress: calls.append(("resume", folder, episodes)),
     )
-    monkeypatch.setitem(sys.modules, "rhucrl.training", module)
-    monkeypatch.setattr("rhucrl.training", module, raising=False)
+    monkeypatch.setitem(sys.modules, "rhucrl.training.loop", module)
+    monkeypatch.setattr("rhucrl.training.loop", module, raising=False)
     monkeypatch.setattr(cli, "_keep_compiled", lambda: None)
     return module
 
@@ -36,7 +36,7 @@ def training(monkeypatch):
 def started(monkeypatch):
     """The commands that were to run side by side."""
     seen = {}
-    monkeypatch.setattr("rhucrl.processes.run_side_by_side", lambda commands: seen.update(commands) or {})
+    monkeypatch.setattr("rhucrl.runtime.processes.run_side_by_side", lambda commands: seen.update(commands) or {})
     return seen
 
 

@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rhucrl import runs
 from rhucrl.errors import DiskError, UsageError
-from rhucrl.runs import Run, read_meta, save_tree
+from rhucrl.storage import runs
+from rhucrl.storage.runs import Run, read_meta, save_tree
 
 CONFIG = {"env": "pendulum", "episodes": 3}
 
@@ -113,7 +113,7 @@ def test_a_torn_row_is_no_row(tmp_path):
 
 
 def test_a_second_process_is_refused(tmp_path):
-    code = "import sys; from rhucrl.runs import Run\nwith Run.open(sys.argv[1]): pass"
+    code = "import sys; from rhucrl.storage.runs import Run\nwith Run.open(sys.argv[1]): pass"
     with Run.create(tmp_path / "run", CONFIG):
         with pytest.raises(UsageError, match=f"in use by process {os.getpid()}"), Run.open(tmp_path / "run"):
             pass
@@ -222,7 +222,7 @@ def test_tensorboard_is_written_when_asked(tmp_path):
 VICTIM = """
 import os, signal, sys, time
 import numpy as np
-from rhucrl.runs import Run
+from rhucrl.storage.runs import Run
 
 EPISODES = 40
 

@@ -10,14 +10,24 @@ import numpy as np
 import pytest
 
 from probes import GRID, SHOVES, Probe, Unsure, solution
+from rhucrl.models.base import Prediction
 from rhucrl.models.known import KnownModel
-from rhucrl.models.prediction import Prediction
-from rhucrl.solvers import value_iteration
-from rhucrl.solvers.backup import KEENNESS, Numbers, choose_eta, consider, look_ahead, settle, stateless, unit, value
+from rhucrl.networks.critics import Critic
 from rhucrl.solvers.bounds import Contest, bounds
-from rhucrl.solvers.candidates import adversary_candidates, agent_candidates
-from rhucrl.solvers.critic import Critic
-from rhucrl.solvers.policies import AdversaryPolicy, AgentPolicy, Player
+from rhucrl.solvers.look_ahead import value_iteration
+from rhucrl.solvers.look_ahead.backup import (
+    KEENNESS,
+    SolverNumbers,
+    choose_eta,
+    consider,
+    look_ahead,
+    settle,
+    stateless,
+    unit,
+    value,
+)
+from rhucrl.solvers.look_ahead.candidates import adversary_candidates, agent_candidates
+from rhucrl.solvers.look_ahead.policies import AdversaryPolicy, AgentPolicy, CriticPlayer
 
 DISCOUNT = 0.9
 STATES = np.array([-1.5, -0.7, -0.2, 0.1, 0.5, 1.1, 1.6])
@@ -25,8 +35,8 @@ ROUNDS, UPDATES = 8, 100
 POINTS = agent_candidates(Probe().agent, 9)
 
 
-def numbers(trace: float = 0.9) -> Numbers:
-    return Numbers(*map(jnp.float32, (1.0, DISCOUNT, trace, 4e-3, 0.1, 0.05, -1.0)))
+def numbers(trace: float = 0.9) -> SolverNumbers:
+    return SolverNumbers(*map(jnp.float32, (1.0, DISCOUNT, trace, 4e-3, 0.1, 0.05, -1.0)))
 
 
 def anything(obs):
@@ -63,7 +73,7 @@ def solved(game, model=None, sign=0, trace=0.9, **options):
 
 def player(game, critic, model=None, sign=0):
     adversary = adversary_candidates(game, True)
-    return Player(game, model or Unsure(game), critic, jnp.float32(sign), numbers(), adversary)
+    return CriticPlayer(game, model or Unsure(game), critic, jnp.float32(sign), numbers(), adversary)
 
 
 def assert_close(found, exact: np.ndarray, share: float = 0.02):

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from jax._src.array import ArrayImpl
 
-from rhucrl import protocol
-from rhucrl.cli import _parse, main
+from rhucrl.cli.main import _parse, main
 from rhucrl.config import TrainConfig, preset
 from rhucrl.experiments import bench
-from rhucrl.solvers import actor_critic
-from rhucrl.timing import Clock, profile, timed
-from rhucrl.training import env_of, with_room, without_room
+from rhucrl.runtime.timing import Clock, profile, timed
+from rhucrl.solvers.actor_critic import update as actor_critic
+from rhucrl.training import protocol
+from rhucrl.training.loop import env_of, with_room, without_room
 
 TINY = {"episodes": 4, "heads": 2, "model_width": 8, "width": 8, "batch": 10, "model_rounds": 1, "round": 5}
 

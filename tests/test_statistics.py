@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rhucrl.errors import UsageError
-from rhucrl.evaluation.statistics import Estimate, curve, difference, estimate, iqm, mean, std
+from rhucrl.statistics import Estimate, curve, difference, estimate, iqm, mean, std
 
 
 def test_known_values():

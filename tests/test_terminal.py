@@ -18,13 +18,14 @@ from pathlib import Path
 import pytest
 
 import rhucrl
-from rhucrl import cli, compilation
-from rhucrl.cli_attack import print_table
-from rhucrl.completion import described
+from rhucrl.cli import main as cli
+from rhucrl.cli.completion import described
 from rhucrl.errors import UsageError
-from rhucrl.processes import start
-from rhucrl.progress import Progress
-from rhucrl.terminal import unframed
+from rhucrl.runtime import compilation
+from rhucrl.runtime.processes import start
+from rhucrl.runtime.progress import Progress
+from rhucrl.runtime.tables import print_table
+from rhucrl.runtime.terminal import unframed
 
 RHUCRL = [sys.executable, "-m", "rhucrl"]
 SMALL = {

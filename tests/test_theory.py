@@ -9,12 +9,12 @@ import math
 import numpy as np
 import pytest
 
-from rhucrl import theory
-from rhucrl.cli import main
-from rhucrl.experiments import line as lines
-from rhucrl.experiments import verify
-from rhucrl.experiments.line import against, ahead, fixed, maximin, plan
-from rhucrl.theory import Lipschitz
+from rhucrl.cli.main import main
+from rhucrl.theory import bounds as theory
+from rhucrl.theory import line_game as lines
+from rhucrl.theory import verify
+from rhucrl.theory.bounds import Lipschitz
+from rhucrl.theory.line_game import against, ahead, fixed, maximin, plan
 
 SMALL = verify.Setup(episodes=24, draws=4)
 STEEP = Lipschitz(1.0, 0.5, 1.0, 1.0, 2.0)
@@ -190,7 +190,7 @@ def test_mistakes_are_answered_in_one_line(words, told, capsys):
 
 
 def test_a_run_without_a_gaussian_process_has_no_theory(tmp_path, capsys):
-    from rhucrl.runs import Run
+    from rhucrl.storage.runs import Run
 
     Run.create(tmp_path / "run", {}).close()
     assert main(["theory", "plot", str(tmp_path / "run")]) == 2

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 
 from rhucrl.errors import UsageError
-from rhucrl.trees import DamagedError, collect, load_tree, save_tree
+from rhucrl.storage.trees import DamagedError, collect, load_tree, save_tree
 
 Pair = namedtuple("Pair", "first second")
 

@@ -16,10 +16,11 @@ import pytest
 
 import rhucrl
 from probes import Probe, enable_cache
-from rhucrl import cli, training
+from rhucrl.attacks.foreign import load_policy
+from rhucrl.cli import main as cli
 from rhucrl.errors import UsageError
-from rhucrl.evaluation.foreign import load_policy
-from rhucrl.trees import save_tree
+from rhucrl.storage.trees import save_tree
+from rhucrl.training import loop as training
 
 enable_cache()
 
@@ -145,7 +146,7 @@ def test_a_zip_is_not_inflated_before_its_size_is_known(tmp_path):
         for _ in range(1100):
             data.write(bytes(1 << 20))
     script = (
-        "import resource, sys; from rhucrl.evaluation.foreign import from_zip; from pathlib import Path\n"
+        "import resource, sys; from rhucrl.attacks.foreign import from_zip; from pathlib import Path\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "try: from_zip(Path(sys.argv[1]), trust=True)\n"
         "except ValueError as error: print(error)\n"
@@ -194,7 +195,9 @@ def test_a_record_that_describes_no_game_is_refused(change, tmp_path):
     agent = rhucrl.SAC(own(), **TINY).learn(1)
     agent.save(tmp_path / "policy")
     meta = json.loads((tmp_path / "policy" / "meta.json").read_text())["record"]["meta"]
-    save_tree(tmp_path / "policy", training.Policy(agent.pair, agent.game), {**meta, "game": meta["game"] | change})
+    save_tree(
+        tmp_path / "policy", training.SavedPolicy(agent.pair, agent.game), {**meta, "game": meta["game"] | change}
+    )
     with pytest.raises(UsageError):
         rhucrl.load(tmp_path / "policy")
 

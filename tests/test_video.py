@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from PIL import ImageColor
 
-from rhucrl import cli
+from rhucrl.attacks.families import member
+from rhucrl.cli import main as cli
 from rhucrl.config import TrainConfig
 from rhucrl.envs import make
 from rhucrl.envs.physics import mujoco_of
 from rhucrl.errors import UsageError
-from rhucrl.evaluation.adversaries import member
 from rhucrl.experiments import cameras, video
 from rhucrl.experiments.overlay import Caption, Overlay
 from rhucrl.experiments.style import COLOURS
@@ -191,7 +191,7 @@ def test_mistakes(capsys, tmp_path):
 
 
 def test_help_needs_no_simulator():
-    code = "import sys, rhucrl.cli_envs; sys.exit(any(name in sys.modules for name in ('jax', 'mujoco', 'numpy')))"
+    code = "import sys, rhucrl.cli.envs; sys.exit(any(name in sys.modules for name in ('jax', 'mujoco', 'numpy')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

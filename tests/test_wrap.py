@@ -12,7 +12,7 @@ from gymnasium.utils.env_checker import check_env
 
 import rhucrl
 from rhucrl.envs import make
-from rhucrl.envs.own import wrap
+from rhucrl.envs.wrap import wrap
 from rhucrl.errors import UsageError
 
 PHYSICAL = "ignore:.*(symmetric and normalized space|maximum and minimum values are equal|infinity).*:UserWarning"

@@ -12,23 +12,23 @@ __version__ = "0.1.0"
 
 # Names are imported when they are first used: `import rhucrl` and `rhucrl --help` stay quick.
 _HOME = {
-    "rhucrl.agent": (
+    "rhucrl.training.agent": (
         "Agent", "RHUCRL", "HUCRL", "BestResponse", "MaxiMinMB", "Greedy", "MaxiMinMF", "ARDDPG", "RARL", "RAP",
         "EPOpt", "DomainRandomization", "SAC", "PPO", "load",
     ),
     "rhucrl.config": ("TrainConfig",),
     "rhucrl.envs": ("make",),
-    "rhucrl.envs.checks": ("check_env",),
+    "rhucrl.envs.check_env": ("check_env",),
     "rhucrl.envs.disturbances": ("Forces", "Masses"),
-    "rhucrl.envs.face": ("AdversaryView", "AgentView", "ZeroSumEnv"),
-    "rhucrl.envs.own": ("wrap",),
-    "rhucrl.envs.parallel": ("ParallelView",),
+    "rhucrl.envs.zero_sum_env": ("AdversaryView", "AgentView", "ZeroSumEnv"),
+    "rhucrl.envs.wrap": ("wrap",),
+    "rhucrl.envs.pettingzoo": ("ParallelView",),
     "rhucrl.errors": ("UsageError", "DiskError", "SimulationError"),
-    "rhucrl.evaluation.attack": ("worst_case", "sweep", "sweep_parameter", "load_adversary"),
-    "rhucrl.evaluation.oracle": ("solve", "best_response"),
-    "rhucrl.evaluation.reference": ("lqr", "cascade"),
+    "rhucrl.attacks.worst_case": ("worst_case", "sweep", "sweep_parameter", "load_adversary"),
+    "rhucrl.attacks.oracle": ("solve", "best_response"),
+    "rhucrl.attacks.reference": ("lqr", "cascade"),
     "rhucrl.experiments.video": ("record",),
-    "rhucrl.planner": ("Planner",),
+    "rhucrl.solvers.planner.controller": ("Planner",),
 }  # fmt: skip
 _PLACES = {name: home for home, names in _HOME.items() for name in names}
 

@@ -12,7 +12,7 @@ def main() -> int:
     for sign in (signal.SIGINT, signal.SIGTERM):
         signal.signal(sign, _stop)
     _open_streams()
-    from rhucrl import interrupts
+    from rhucrl.runtime import interrupts
 
     interrupts.expect(sys.argv[1:])
     return interrupts.run(_written)
@@ -35,13 +35,13 @@ def _open_streams() -> None:
 
 
 def _written() -> int:
-    from rhucrl.terminal import written
+    from rhucrl.runtime.terminal import written
 
     return written(_command)
 
 
 def _command() -> int:
-    from rhucrl.cli import main
+    from rhucrl.cli.main import main
 
     return main()
 

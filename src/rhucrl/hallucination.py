@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxtyping import Array, Float
 
-from rhucrl.models.prediction import Prediction
+from rhucrl.models.base import Prediction
 
 
 def hallucinate(

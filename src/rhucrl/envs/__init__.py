@@ -12,7 +12,7 @@ from rhucrl.envs.robots import ROBOTS
 from rhucrl.errors import UsageError, unknown
 
 if TYPE_CHECKING:
-    from rhucrl.envs.face import ZeroSumEnv
+    from rhucrl.envs.zero_sum_env import ZeroSumEnv
 
 Setting = Literal["none", "adversarial", "action", "parameter"]
 Mixture = Literal["noisy", "probabilistic"]
@@ -71,7 +71,7 @@ def make(
     been wrapped already, only its strength can be another one.
     """
     if ":" in name:
-        from rhucrl.envs.own import adopt
+        from rhucrl.envs.wrap import adopt
 
         return adopt(name, imported(name), setting, strength, scope, mixture, horizon)
     setting = setting or "none"
@@ -94,7 +94,7 @@ def make(
     if family == "robot":
         if reward != "dense" or action_cost is not None:
             raise UsageError(f"{name} has one reward: leave reward and action_cost out, they are the pendulum's")
-        from rhucrl.envs.own import make_robot  # here, because JAX and Gymnasium take their time to import
+        from rhucrl.envs.wrap import make_robot  # here, because JAX and Gymnasium take their time to import
 
         return make_robot(name, setting, strength, scope, mixture, int(horizon))
     action_cost = ACTION_COST[reward] if action_cost is None else action_cost
@@ -103,8 +103,8 @@ def make(
 
     import jax.numpy as jnp
 
-    from rhucrl.envs.face import ZeroSumEnv
     from rhucrl.envs.pendulum import Pendulum
+    from rhucrl.envs.zero_sum_env import ZeroSumEnv
 
     return ZeroSumEnv(
         Pendulum(

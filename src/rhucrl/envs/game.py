@@ -229,7 +229,7 @@ def draw(execution: Execution, key: PRNGKeyArray) -> Array:
     return execution.action[jax.random.choice(key, execution.action.shape[0], p=execution.probability)]
 
 
-class Played(NamedTuple):
+class StepResult(NamedTuple):
     """What one step of the real system leaves behind."""
 
     state: Array
@@ -237,10 +237,10 @@ class Played(NamedTuple):
     reward: Float[Array, "*b"]
 
 
-def play(game: JaxGame, state: Array, action: Array, adversary: Array, key: PRNGKeyArray) -> Played:
+def play(game: JaxGame, state: Array, action: Array, adversary: Array, key: PRNGKeyArray) -> StepResult:
     """One step of the real system (`eq:stochastic_dynamic_system_additive`), both actions held in their boxes."""
     action, adversary = game.agent.clip(action), game.adversary.clip(adversary)
     executed = draw(game.execute(action, adversary), key)
     following = game.step(state, executed, adversary)
     reward = game.reward(game.observe(state), executed, adversary, game.observe(following))
-    return Played(following, executed, reward)
+    return StepResult(following, executed, reward)

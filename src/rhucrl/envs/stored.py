@@ -12,9 +12,9 @@ import jax.numpy as jnp
 
 from rhucrl.envs import ENVIRONMENTS, make
 from rhucrl.envs.game import Box, Game
-from rhucrl.envs.own import Facts, HostGame, Reported
 from rhucrl.envs.pendulum import Pendulum
 from rhucrl.envs.robots import ROBOTS
+from rhucrl.envs.wrap import Facts, HostGame, Reported
 from rhucrl.errors import UsageError
 
 OWN = "own"  # the name of an environment that was made in Python

@@ -19,18 +19,21 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rhucrl import protocol
 from rhucrl import replay as store
 from rhucrl.algorithms import ALGORITHMS
-from rhucrl.compilation import cache_folder
+from rhucrl.attacks.worst_case import worst_case
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
 from rhucrl.errors import DiskError
-from rhucrl.evaluation.attack import worst_case
 from rhucrl.replay import Replay, Transitions
-from rhucrl.solvers import look_ahead, pathwise, value_iteration
-from rhucrl.training import Progress, Silent, env_of
-from rhucrl.trees import save_tree
+from rhucrl.runtime.compilation import cache_folder
+from rhucrl.runtime.progress import ShowsProgress
+from rhucrl.solvers.actor_critic import solver as pathwise
+from rhucrl.solvers.look_ahead import solver as look_ahead
+from rhucrl.solvers.look_ahead import value_iteration
+from rhucrl.storage.trees import save_tree
+from rhucrl.training import protocol
+from rhucrl.training.loop import Silent, env_of
 
 ROUNDS = 5
 UPDATES = 50  # of a timed solution
@@ -81,7 +84,7 @@ def filled(replay: Replay, game: Game, rows: int, key: Any) -> Replay:
     return store.add(replay, new, jnp.int32(rows), key)
 
 
-class Setup(NamedTuple):
+class BenchSetup(NamedTuple):
     """A run that has seen some transitions, and what its solver is called with."""
 
     config: TrainConfig
@@ -91,12 +94,12 @@ class Setup(NamedTuple):
     numbers: Any
 
 
-def setup(config: TrainConfig, rows: int) -> Setup:
+def setup(config: TrainConfig, rows: int) -> BenchSetup:
     env, key = env_of(config), jax.random.key(0)
     state = protocol.initial(config, env)
     state = state._replace(replay=filled(state.replay, env.game, rows, key))
     config, numbers = protocol.programs(config), protocol.numbers(config, 1)
-    return Setup(config, env, state, (config, env.game, state.model, state.replay), numbers)
+    return BenchSetup(config, env, state, (config, env.game, state.model, state.replay), numbers)
 
 
 def robot_update(config: TrainConfig) -> tuple[Callable[[], Any], Callable[[], float]]:
@@ -159,7 +162,7 @@ def pieces(folder: Path) -> list[Piece]:
     ]
 
 
-def bench(rounds: int = ROUNDS, peers: bool = False, progress: Progress | None = None) -> dict[str, Any]:
+def bench(rounds: int = ROUNDS, peers: bool = False, progress: ShowsProgress | None = None) -> dict[str, Any]:
     """Every piece once to compile it, then all of them in turn, `rounds` times; medians."""
     progress = progress or Silent()
     with tempfile.TemporaryDirectory() as folder:
@@ -219,7 +222,7 @@ def compile_times(folder: Path) -> dict[str, float]:
 
 
 def compile_here() -> dict[str, float]:
-    from rhucrl.compilation import enable_cache
+    from rhucrl.runtime.compilation import enable_cache
 
     enable_cache()
     its, key, told = setup(paper_sized(), 1000), jax.random.key(0), {}
@@ -241,7 +244,7 @@ def compile_here() -> dict[str, float]:
     return told
 
 
-def against_peers(rounds: int, progress: Progress) -> list[dict[str, Any]]:
+def against_peers(rounds: int, progress: ShowsProgress) -> list[dict[str, Any]]:
     """Environment steps per CPU second of SAC and PPO, each library in turn, with equal numbers and sizes."""
     python, script = peer_python(progress), str(Path(__file__).parent / "peer.py")
     kinds = [("sac", "Pendulum-v1", 1000, 1000), ("ppo", "Pendulum-v1", 1600, 8000)]
@@ -264,7 +267,7 @@ def against_peers(rounds: int, progress: Progress) -> list[dict[str, Any]]:
     ]
 
 
-def peer_python(progress: Progress) -> Path:
+def peer_python(progress: ShowsProgress) -> Path:
     """The Python of an environment that has the other libraries: RHUCRL_PEERS, or one made at the first call."""
     if chosen := os.environ.get("RHUCRL_PEERS"):
         return Path(chosen)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from PIL import Image, ImageColor
 
-from rhucrl.envs.face import ZeroSumEnv
+from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.errors import UsageError
 from rhucrl.experiments.canvas import HEIGHT, MARGIN, SHARP, WIDTH, Canvas, Point, blend
 from rhucrl.experiments.style import COLOURS, number

@@ -14,17 +14,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rhucrl import interrupts
 from rhucrl.config import TrainConfig
 from rhucrl.errors import DiskError, UsageError
-from rhucrl.experiments.figures import Episode, RunSummary, label
+from rhucrl.experiments.figures import PendulumEpisode, RunSummary, label
 from rhucrl.experiments.report import signed, write_page
-from rhucrl.processes import run_side_by_side
-from rhucrl.progress import Progress
-from rhucrl.trees import absolute, dump, explained, write_file
+from rhucrl.runtime import interrupts
+from rhucrl.runtime.processes import run_side_by_side
+from rhucrl.runtime.progress import Progress
+from rhucrl.storage.trees import absolute, dump, explained, write_file
 
 if TYPE_CHECKING:
-    from rhucrl.agent import Agent
+    from rhucrl.training.agent import Agent
 
 ALGORITHMS = ("rh-ucrl", "h-ucrl")
 STRENGTH = 0.2
@@ -39,7 +39,7 @@ LEAD = (
 )
 
 
-class Plan(NamedTuple):
+class DemoPlan(NamedTuple):
     """What each process is told: options of training, the attacks (by default all), the oracle's grid."""
 
     training: dict[str, Any]
@@ -50,7 +50,7 @@ class Plan(NamedTuple):
         return TrainConfig(strength=strength, algo=algorithm, **self.training)  # type: ignore[arg-type]
 
     def game(self, strength: float) -> Any:
-        from rhucrl.training import env_of
+        from rhucrl.training.loop import env_of
 
         return env_of(self.config(strength)).game
 
@@ -64,7 +64,7 @@ def demo(
     `only` names some of the attacks, and the other options are those of training: both make it quicker to try out.
     """
     started, folder = time.monotonic(), absolute(folder)
-    plan = Plan({"seed": seed, "episodes": episodes, **options}, only, grid)
+    plan = DemoPlan({"seed": seed, "episodes": episodes, **options}, only, grid)
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
     parts = [*ALGORITHMS, OPTIMUM]
@@ -101,13 +101,13 @@ def demo(
     return page
 
 
-def run_algorithm(algorithm: str, folder: Path, plan: Plan) -> RunSummary:
+def run_algorithm(algorithm: str, folder: Path, plan: DemoPlan) -> RunSummary:
     """Train one algorithm and attack its output policy at every strength."""
     import jax
 
-    from rhucrl.evaluation.attack import worst_case
-    from rhucrl.evaluation.rollouts import mean_return
-    from rhucrl.runs import Run
+    from rhucrl.attacks.rollouts import mean_return
+    from rhucrl.attacks.worst_case import worst_case
+    from rhucrl.storage.runs import Run
 
     config = plan.config(STRENGTH, algorithm)
     seed, episodes = config.seed, config.episodes
@@ -138,8 +138,9 @@ def run_algorithm(algorithm: str, folder: Path, plan: Plan) -> RunSummary:
 
 def _learn(config: TrainConfig, folder: Path, progress: Progress) -> Agent:
     """The agent of a new run in `folder`, or of the one that an earlier demonstration left there."""
-    from rhucrl import load, training
-    from rhucrl.runs import Run
+    from rhucrl import load
+    from rhucrl.storage.runs import Run
+    from rhucrl.training import loop as training
 
     if not (folder / "config.json").exists():
         training.train(config, folder, progress)
@@ -150,9 +151,9 @@ def _learn(config: TrainConfig, folder: Path, progress: Progress) -> Agent:
     return load(folder)
 
 
-def solve_oracle(plan: Plan) -> list[tuple[float, float]]:
+def solve_oracle(plan: DemoPlan) -> list[tuple[float, float]]:
     """The value of the true game at every strength: what no policy can beat."""
-    from rhucrl.evaluation.oracle import solve
+    from rhucrl.attacks.oracle import solve
 
     values = []
     with Progress(len(STRENGTHS), OPTIMUM) as progress:
@@ -163,18 +164,18 @@ def solve_oracle(plan: Plan) -> list[tuple[float, float]]:
     return values
 
 
-def _episode(game: Any, policy: Any, adversary: Any) -> Episode:
+def _episode(game: Any, policy: Any, adversary: Any) -> PendulumEpisode:
     import jax
     import numpy as np
 
+    from rhucrl.attacks.rollouts import rollout
     from rhucrl.envs.pendulum import DT, GRAVITY, MASS
-    from rhucrl.evaluation.rollouts import rollout
 
     played = rollout(game, policy, adversary, jax.random.key(0))
     gravity, mass = game.physics(played.adversary)
     angle = np.unwrap(np.arctan2(played.obs[:, 1], played.obs[:, 0]))
     columns = (angle, played.executed[:, 0], GRAVITY * gravity, MASS * mass, played.reward)
-    return Episode(DT, *([round(float(x), 4) for x in column] for column in columns))
+    return PendulumEpisode(DT, *([round(float(x), 4) for x in column] for column in columns))
 
 
 def _read(folder: Path, part: str) -> Any:
@@ -188,7 +189,7 @@ def _outcome(runs: Sequence[RunSummary], optimum: float) -> str:
 
 
 def _print_table(runs: Sequence[RunSummary], optimum: float) -> None:
-    from rhucrl.cli_attack import print_table
+    from rhucrl.runtime.tables import print_table
 
     head = ("algorithm", "nominal", "average", "worst case", "optimum")
     rows = [(run.nominal, run.average, run.worst, optimum) for run in runs]
@@ -199,10 +200,10 @@ def _print_table(runs: Sequence[RunSummary], optimum: float) -> None:
 
 def main(part: str, folder: str, told: str) -> int:
     """One process of the demonstration."""
-    from rhucrl.compilation import enable_cache
+    from rhucrl.runtime.compilation import enable_cache
 
     enable_cache()
-    place, plan = Path(folder), Plan(*json.loads(told))
+    place, plan = Path(folder), DemoPlan(*json.loads(told))
     try:
         if part == OPTIMUM:
             found: Any = solve_oracle(plan)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rhucrl.evaluation.statistics import Estimate, curve
+from rhucrl.statistics import Estimate, curve
 
 LABELS = {
     "rh-ucrl": "RH-UCRL",
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Episode:
+class PendulumEpisode:
     """An episode of the pendulum, one entry per step; theta = 0 is upright and goes on beyond a turn."""
 
     seconds: float
@@ -53,13 +53,15 @@ class RunSummary:
     """The attack that found the worst case."""
     sweep: list[tuple[float, float]] = field(default_factory=list)
     """Strengths of the adversary, and the worst case at each."""
-    episode: Episode | None = None
+    episode: PendulumEpisode | None = None
     """The policy under its worst adversary."""
 
     @classmethod
     def from_json(cls, values: Json) -> RunSummary:
         sweep = [(strength, worst) for strength, worst in values.get("sweep", [])]
-        return cls(**values | {"sweep": sweep, "episode": values.get("episode") and Episode(**values["episode"])})
+        return cls(
+            **values | {"sweep": sweep, "episode": values.get("episode") and PendulumEpisode(**values["episode"])}
+        )
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rhucrl.envs.face import ZeroSumEnv
+from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.experiments.cameras import Moment, forces_of
 from rhucrl.experiments.canvas import HEIGHT, MARGIN, WIDTH, Canvas, Dial, card_height
 from rhucrl.experiments.style import COLOURS, number

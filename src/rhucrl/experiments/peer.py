@@ -45,10 +45,10 @@ def ours(options: dict) -> dict:
     import gymnasium as gym
 
     import rhucrl
-    from rhucrl import training
-    from rhucrl.compilation import enable_cache
+    from rhucrl.attacks.arena import HostArena, gains
     from rhucrl.config import TrainConfig
-    from rhucrl.evaluation.arena import HostArena, gains
+    from rhucrl.runtime.compilation import enable_cache
+    from rhucrl.training import loop as training
 
     enable_cache()
     env = rhucrl.wrap(gym.make(options["task"]), "none", reward="learned", terminated="learned")

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rhucrl.evaluation.statistics import estimate
 from rhucrl.experiments.style import (
     COLOURS,
     algorithm_colour,
@@ -20,6 +19,7 @@ from rhucrl.experiments.style import (
     save,
     sheet,
 )
+from rhucrl.statistics import estimate
 
 
 def plot_sweep(

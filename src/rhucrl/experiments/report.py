@@ -17,7 +17,6 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from rhucrl.evaluation.statistics import Estimate, estimate
 from rhucrl.experiments.figures import (
     Figure,
     RunSummary,
@@ -31,7 +30,8 @@ from rhucrl.experiments.figures import (
     running_return,
     sweep_figure,
 )
-from rhucrl.trees import absolute, explained, write_file
+from rhucrl.statistics import Estimate, estimate
+from rhucrl.storage.trees import absolute, explained, write_file
 
 PAGE = "index.html"
 NON_BREAKING_HYPHEN = "\u2011"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rhucrl.experiments.figures import colour, label
-from rhucrl.trees import explained
+from rhucrl.storage.trees import explained
 
 _CSS = resources.files("rhucrl.experiments").joinpath("page").joinpath("page.css").read_text()
 COLOURS: dict[str, str] = dict(re.findall(r"--([\w-]+): (#[0-9a-f]+);", _CSS.partition("@media")[0]))

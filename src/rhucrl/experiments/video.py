@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from rhucrl.envs.face import ZeroSumEnv
+from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.errors import UsageError
 from rhucrl.experiments.cameras import Moment, camera_of, simulated
 from rhucrl.experiments.figures import label
 from rhucrl.experiments.overlay import Caption, Overlay
 from rhucrl.experiments.style import algorithm_colour, number
-from rhucrl.trees import absolute, explained
+from rhucrl.storage.trees import absolute, explained
 
 FRAMES_PER_SECOND = 25
 PAUSE = 1.0  # seconds that the last frame is held
@@ -81,8 +81,8 @@ def film(
     policy: Any, env: ZeroSumEnv, against: str, output: Path, seed: int, seconds: float, name: str = ""
 ) -> tuple[Path, Path]:
     """Film a policy against nobody, the adversary that it learned with, its worst one, or one that was saved."""
-    from rhucrl.evaluation.arena import Actor, bound
-    from rhucrl.progress import Progress
+    from rhucrl.attacks.arena import Actor, bound
+    from rhucrl.runtime.progress import Progress
 
     algorithm = getattr(getattr(policy, "config", None), "algo", "")
     opponent = _opponent(policy, env, against, seed)
@@ -107,8 +107,8 @@ def learned_with_somebody(policy: Any) -> bool:
 def _opponent(policy: Any, env: ZeroSumEnv, against: str, seed: int) -> Any:
     import jax
 
-    from rhucrl.evaluation.attack import load_adversary, rounds, worst_case
-    from rhucrl.progress import Progress
+    from rhucrl.attacks.worst_case import load_adversary, rounds, worst_case
+    from rhucrl.runtime.progress import Progress
 
     if against == "none":
         return None

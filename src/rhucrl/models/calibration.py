@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from rhucrl.models.prediction import Prediction
+from rhucrl.models.base import Prediction
 
 LEVELS = jnp.linspace(0.05, 0.95, 19)
 TEMPERATURES = jnp.logspace(-2, 2, 161)

@@ -7,70 +7,22 @@ epistemic uncertainty; the mean of their variances the aleatoric one.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl import replay as store
 from rhucrl.envs.game import Game
-from rhucrl.models.prediction import Prediction
+from rhucrl.models.base import Prediction
+from rhucrl.networks.layers import affine, smooth_gate
 from rhucrl.replay import Replay, statistics
 
 SAME = 1e-6  # heads that agree are so far apart, in units of a change: at 0 a standard deviation has no gradient
 FLOOR, CEILING = 1e-3, 1.0  # of the aleatoric standard deviation, in units of the change's own
-BROAD = 64  # columns and rows of a matrix that is worth a transposition
-
-
-@jax.custom_vjp
-def affine(
-    x: Float[Array, "*stack n d"], weight: Float[Array, "*stack d w"], bias: Float[Array, "*stack w"]
-) -> Float[Array, "*stack n w"]:
-    """`x @ weight + bias`; its gradients are products of matrices that lie in memory as the fastest product reads them.
-
-    A product that transposes on the way takes a fifth longer than one after a transposition, where rows are a power
-    of two long; a sum over rows takes five times as long as a product with ones.
-    """
-    return x @ weight + bias[..., None, :]
-
-
-def transposed(matrix: Float[Array, "*stack n m"]) -> Float[Array, "*stack m n"]:
-    """Before it is used, where that pays."""
-    return jax.lax.optimization_barrier(matrix.mT) if min(matrix.shape[-2:]) >= BROAD else matrix.mT
-
-
-def _affine_forward(x: Any, weight: Any, bias: Any) -> tuple[Array, tuple[Any, Any]]:
-    given = tuple(given.value for given in (x, weight, bias))
-    return affine(*given), (given[0] if weight.perturbed else None, given[1] if x.perturbed else None)
-
-
-def _affine_back(kept: tuple[Array | None, Array | None], g: Any) -> tuple[Array | None, Array | None, Array | None]:
-    if isinstance(g, SymbolicZero):
-        return None, None, None
-    x, weight = kept
-    dx = None if weight is None else g @ transposed(weight)
-    dw = None if x is None else (g.mT @ x).mT if g.shape[-1] == 1 else transposed(x) @ g
-    return dx, dw, (jnp.ones((*g.shape[:-2], 1, g.shape[-2])) @ g)[..., 0, :]
-
-
-affine.defvjp(_affine_forward, _affine_back, symbolic_zeros=True)
-
-
-@jax.custom_jvp
-def smooth_gate(x: Array) -> Array:
-    """SiLU with its sigmoid drawn as a ramp: once differentiable, and free of exponentials."""
-    return x * jnp.clip(x / 6 + 0.5, 0.0, 1.0)
-
-
-@smooth_gate.defjvp
-def _(at: tuple[Array], towards: tuple[Array]) -> tuple[Array, Array]:
-    """One kernel forward and one backward, where the derivative of every part would take several."""
-    (x,), (dx,) = at, towards
-    return smooth_gate(x), jnp.where(jnp.abs(x) < 3, x / 3 + 0.5, (x > 0).astype(x.dtype)) * dx
 
 
 class Heads(eqx.Module):

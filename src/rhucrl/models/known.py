@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from rhucrl.envs.game import Game
-from rhucrl.models.prediction import Prediction
+from rhucrl.models.base import Prediction
 
 
 class KnownModel(eqx.Module):

@@ -16,8 +16,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.envs.game import Game, chosen
 from rhucrl.hallucination import hallucinate
-from rhucrl.models.prediction import Model
-from rhucrl.solvers.value_iteration import pick
+from rhucrl.models.base import Model
+from rhucrl.solvers.look_ahead.value_iteration import pick
 
 MEMBERS = 2  # rollouts of sampled ensemble members for J^(e)
 STRAYS = 2  # adversaries that play a random candidate now and then, the deployed one's otherwise

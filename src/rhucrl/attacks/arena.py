@@ -1,0 +1,312 @@
+"""Where a policy meets its adversaries: episodes of the true game, side by side in JAX or step by step on the host.
+
+What makes an adversary the worse one is the return; among equal returns, how far it drove the system from where the
+episode began. A reward that is the same until the fall says nothing about how near the fall was.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from rhucrl.attacks.families import FAMILIES, Member, member, respond, size
+from rhucrl.attacks.rollouts import Keys, Policy, Trajectory, rollout
+from rhucrl.envs.game import Game, JaxGame
+from rhucrl.envs.zero_sum_env import AgentView, ZeroSumEnv
+from rhucrl.errors import UsageError
+from rhucrl.play import predict as predict_step
+
+Adversary = Callable[[Any, Any], Any]
+Score = tuple[float, float]
+
+TOGETHER = 16  # episodes that one program plays side by side
+SLACK = 1e-3  # an action may leave its box by so much of its width: rounding
+
+
+class EpisodeResult(NamedTuple):
+    """An episode's return, its steps, and the largest distance from its start in units of the game's scale."""
+
+    gain: float
+    steps: int
+    excursion: float
+
+
+class Arena(Protocol):
+    """A policy in its environment, and the steps that have been played."""
+
+    env: ZeroSumEnv
+    act: Actor
+    watch: Callable[[], None]
+
+    @property
+    def steps(self) -> int: ...
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of all processes."""
+        ...
+
+    def play(self, adversaries: Sequence[Adversary | None], seeds: Sequence[int]) -> list[list[EpisodeResult]]:
+        """Episodes against each adversary on each seed; None is nobody, on the system without its strength."""
+        ...
+
+
+def gains(arena: Arena, adversary: Adversary | None, seeds: Sequence[int]) -> list[float]:
+    return [played.gain for played in arena.play([adversary], seeds)[0]]
+
+
+def score(played: Sequence[EpisodeResult]) -> Score:
+    """The lower, the worse for the policy."""
+    return float(np.mean([row.gain for row in played])), -float(np.mean([row.excursion for row in played]))
+
+
+def remembering(policy: Any, obs: np.ndarray, state: Any = None, deterministic: bool = True) -> tuple[np.ndarray, Any]:
+    return predict_step(policy, obs, state)
+
+
+class Actor:
+    """A policy as a function of one observation after the other, with what it remembers of the episode."""
+
+    def __init__(self, policy: Any, env: ZeroSumEnv, clip: bool = False):
+        predict: Any = getattr(policy, "predict", None)
+        if predict is None and not callable(policy):
+            told = f"a {type(policy).__name__} is no policy"
+            raise UsageError(f"{told}: give a function of observations, or with .predict")
+        network: Any = getattr(policy, "policy", policy)
+        plays: Any = policy
+        if hasattr(network, "on_host"):
+            plays, predict = network.on_host(), None
+        elif hasattr(policy, "fresh"):
+            predict = partial(remembering, policy)
+        elif isinstance(policy, eqx.Module):
+            plays = eqx.filter_jit(plays)
+        self._plays, self._predict, self._box, self._clip = plays, predict, env.boxes["agent"], clip
+        self._forget: Any = getattr(policy, "reset", None)  # of a policy that also keeps a memory of its own
+        self.memory: Any = None
+
+    def reset(self) -> None:
+        """An episode begins."""
+        self.memory = None
+        if self._forget is not None:
+            self._forget()
+
+    def __call__(self, obs: np.ndarray) -> np.ndarray:
+        if self._predict is None:
+            action = np.asarray(self._plays(obs))
+        else:
+            memory = {} if self.memory is None else {"state": self.memory}
+            told, self.memory = self._predict(obs, deterministic=True, **memory)
+            action = np.asarray(told)
+        demand_action(action, obs, self._box, self._clip)
+        return action
+
+
+def demand_action(action: np.ndarray, obs: np.ndarray, box: Any, clip: bool) -> None:
+    if action.shape != box.shape:
+        raise UsageError(f"the policy's action has shape {action.shape}, not {box.shape}: return one action")
+    if not np.isfinite(action).all():
+        raise UsageError(f"the policy's action {action.tolist()} is not finite at the observation {obs.tolist()}")
+    slack = SLACK * (box.high - box.low)
+    if not clip and ((action < box.low - slack) | (action > box.high + slack)).any():
+        told = f"the policy's action {action.tolist()} is outside {box.low.tolist()} to {box.high.tolist()}"
+        raise UsageError(f"{told}: keep the policy inside, or let its actions be clipped (--clip, clip=True)")
+
+
+def bound(adversary: Any, env: ZeroSumEnv, act: Actor) -> Adversary | None:
+    """An adversary that plans has to meet the environment and the policy first."""
+    return adversary.bind(env, act) if hasattr(adversary, "bind") else adversary
+
+
+class Help(Protocol):
+    """Other processes that play adversaries which are data."""
+
+    steps: int
+    cpu: float
+
+    def play(
+        self, adversaries: Sequence[Any], seeds: Sequence[int], watch: Callable[[], None]
+    ) -> list[list[EpisodeResult]]: ...
+
+
+def nothing() -> None:
+    pass
+
+
+class HostArena:
+    """Episodes step by step, here or by a crew. `watch()` is called now and then."""
+
+    def __init__(
+        self, policy: Any, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] = nothing,
+        crew: Help | None = None,
+    ):  # fmt: skip
+        if not isinstance(env, ZeroSumEnv):
+            raise UsageError("this game's system runs on the host: give the environment that rhucrl.make or wrap made")
+        self.env, self.act, self.watch, self._crew = env, Actor(policy, env, clip), watch, crew
+        self._calm = env.at(0.0)
+
+    @property
+    def steps(self) -> int:
+        return self.env.taken + self._calm.taken + (self._crew.steps if self._crew else 0)
+
+    @property
+    def cpu(self) -> float:
+        return time.process_time() + (self._crew.cpu if self._crew else 0.0)
+
+    def play(self, adversaries: Sequence[Adversary | None], seeds: Sequence[int]) -> list[list[EpisodeResult]]:
+        if self._crew and all(hasattr(adversary, "is_data") for adversary in adversaries):
+            return self._crew.play(adversaries, seeds, self.watch)
+        return [[self._one(adversary, seed) for seed in seeds] for adversary in adversaries]
+
+    def _one(self, adversary: Adversary | None, seed: int) -> EpisodeResult:
+        env = self._calm if adversary is None else self.env
+        played = play(env, self.act, bound(adversary, env, self.act), seed)
+        self.watch()
+        return played
+
+
+def play(env: ZeroSumEnv, act: Actor, adversary: Adversary | None, seed: int) -> EpisodeResult:
+    """One episode; it ends where the environment ends it, or at the game's horizon."""
+    view, gain, done = AgentView(env, adversary), 0.0, False
+    act.reset()
+    obs, _ = view.reset(seed=seed)
+    path = [obs]
+    while not done:
+        obs, reward, terminated, truncated, _ = view.step(act(obs))
+        gain, done = gain + reward, terminated or truncated
+        path.append(obs)
+    moved = (np.asarray(path) - path[0]) / np.asarray(env.game.scale)
+    return EpisodeResult(gain, len(path) - 1, float(np.sqrt(np.square(moved).sum(-1).max())))
+
+
+class JaxArena:
+    """Episodes side by side, in one compiled program; the policy is a pure batched JAX function."""
+
+    def __init__(self, policy: Policy, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] = nothing):
+        self.env, self.act, self.watch = env, Actor(policy, env, clip), watch
+        self.policy, self._clip, self._steps, self._sizes = policy, clip, 0, sizes_of(env.game)
+
+    @property
+    def steps(self) -> int:
+        return self.env.taken + self._steps
+
+    @property
+    def cpu(self) -> float:
+        return time.process_time()
+
+    def play(self, adversaries: Sequence[Adversary | None], seeds: Sequence[int]) -> list[list[EpisodeResult]]:
+        keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
+        rows: list[list[EpisodeResult]] = []
+        while len(rows) < len(adversaries):
+            rows += self._some(adversaries[len(rows) :], keys)
+            self.watch()
+        self._steps += sum(played.steps for row in rows for played in row)
+        return rows
+
+    def _some(self, adversaries: Sequence[Adversary | None], keys: Keys) -> list[list[EpisodeResult]]:
+        """Of the adversaries, the first ones that fit into one program."""
+        first: Any = adversaries[0]
+        game: Any = self.env.game
+        if hasattr(first, "depth"):  # it plans, step by step
+            seeds = np.asarray(jax.random.key_data(keys))[:, -1].tolist()
+            return [[play(self.env, self.act, first.bind(self.env, self.act), seed) for seed in seeds]]
+        if first is None:
+            game, adversaries = game.nominal(), [member(game, "constant", np.zeros(game.adversary.size))]
+        elif not isinstance(first, Member):
+            return [self._checked(jax.device_get(episodes(game, self.policy, first, keys)))]
+        few: Any = list(itertools.takewhile(lambda a: isinstance(a, Member), adversaries[:TOGETHER]))
+        told = jax.device_get(against(game, self.policy, *encoded(few, self._sizes), keys))
+        return [self._checked(jax.tree.map(lambda x, i=i: x[i], told)) for i in range(len(few))]
+
+    def _checked(self, told: Told) -> list[EpisodeResult]:
+        box = self.env.boxes["agent"]
+        for action, obs in zip(told.odd, told.odd_at, strict=True):
+            demand_action(action, obs, box, self._clip)
+        columns = (x.tolist() for x in (told.gain, told.steps, told.excursion))
+        return [EpisodeResult(*row) for row in zip(*columns, strict=True)]
+
+
+class Told(NamedTuple):
+    """What is to be known of episodes; `odd` is the action furthest from its box's centre, and where it was taken."""
+
+    gain: Float[Array, " k"]
+    steps: Array
+    excursion: Float[Array, " k"]
+    odd: Float[Array, "k q"]
+    odd_at: Float[Array, "k p"]
+
+
+@eqx.filter_jit
+def episodes(game: JaxGame, policy: Policy, adversary: Adversary, keys: Keys) -> Told:
+    return jax.vmap(lambda key: digest(game, rollout(game, policy, adversary, key)))(keys)
+
+
+def sizes_of(game: Game) -> dict[str, int]:
+    """The number of weights of each family's members; sequences have an action for every step."""
+    return {name: size(game, name) for name in FAMILIES} | {"sequence": game.horizon * game.adversary.size}
+
+
+def encoded(some: Sequence[Member], sizes: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Members' families as numbers, and their weights, filled up to the same length."""
+    codes, rows = np.zeros(TOGETHER, np.int32), np.zeros((TOGETHER, max(sizes.values())), np.float32)
+    for i, one in enumerate(some):
+        weights, wanted = one.weights, sizes[one.family]
+        if weights.size < wanted:
+            actions = weights.reshape(-1, one.low.size)
+            weights = actions[np.arange(one.horizon) * len(actions) // one.horizon].ravel()
+        codes[i], rows[i, :wanted] = list(FAMILIES).index(one.family), weights
+    return codes, rows
+
+
+@eqx.filter_jit
+def against(game: JaxGame, policy: Policy, codes: Any, weights: Any, keys: Keys) -> Told:
+    """Episodes against each of some members of families: one program for all, as policies take long to compile."""
+    sizes, (low, high), codes, weights = sizes_of(game), game.adversary, jnp.asarray(codes), jnp.asarray(weights)
+
+    def one(code: Array, weights: Array) -> Told:
+        def adversary(obs: Array, time: Array) -> Array:
+            seen, phase = obs / game.scale, time / game.horizon
+            acts = [lambda w, n=name: respond(n, w[: sizes[n]], low, high, seen, phase) for name in FAMILIES]
+            return jax.lax.switch(code, acts, weights)
+
+        return episodes(game, policy, adversary, keys)
+
+    return jax.vmap(one)(codes, weights)
+
+
+def digest(game: JaxGame, path: Trajectory) -> Told:
+    moved = jnp.square((path.obs - path.obs[0]) / game.scale).sum(-1)
+    strange = jnp.abs(path.asked - (game.agent.low + game.agent.high) / 2).max(-1)
+    odd = jnp.nan_to_num(strange, nan=jnp.inf).argmax()
+    steps = game.horizon - game.terminated(path.obs).sum()
+    return Told(path.reward.sum(), steps, jnp.sqrt(moved.max()), path.asked[odd], path.obs[odd])
+
+
+def arena(
+    policy: Any, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] = nothing, crew: Help | None = None
+) -> Arena:
+    """In JAX where the game and the policy are JAX's, otherwise on the host."""
+    pure, in_time = getattr(policy, "policy", policy), getattr(policy, "budget_ms", None) is not None
+    if isinstance(getattr(env, "game", None), JaxGame) and not in_time and is_pure(pure, env):
+        return JaxArena(pure, env, clip, watch)
+    return HostArena(policy, env, clip, watch, crew)
+
+
+def is_pure(policy: Any, env: ZeroSumEnv) -> bool:
+    """Whether a policy can be traced: it is a batched function of JAX arrays."""
+    if not callable(policy):
+        return False
+    obs = jax.ShapeDtypeStruct((3, env.game.observation.size), jnp.float32)
+    try:
+        told = eqx.filter_eval_shape(policy, obs)
+    except Exception:
+        return False
+    return getattr(told, "shape", None) == (3, env.game.agent.size)

@@ -1,0 +1,89 @@
+"""Adversaries that learn by soft actor-critic against a frozen policy in the true game: the paper's evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from rhucrl.attacks.arena import Actor, Arena
+from rhucrl.attacks.families import WIDTH, Member, member
+from rhucrl.envs.zero_sum_env import AdversaryView, ZeroSumEnv
+from rhucrl.model_free.off_policy import Practice, on_host, practise
+from rhucrl.model_free.sac import Options, ReplayMemory, SACLearner, SACPlayer, begin, memory, update
+from rhucrl.networks.layers import Perceptron
+from rhucrl.play import seed_of
+
+OPTIONS = Options(width=WIDTH, batch=128, every=16, learning_rate=1e-3)
+RANDOM = {"step": 1, "episode": 20}  # episodes of random actions at the start
+
+
+class Learned(NamedTuple):
+    """The adversary after its last episode, and the one after the episode that was worst for the agent."""
+
+    last: Member
+    best: Member
+
+
+def learn_adversary(
+    arena: Arena, episodes: int, seed: int, progress: Callable[[int, float], None] | None = None
+) -> Learned:
+    """`progress` is told the number of episodes that are over, and the return of the last one."""
+    game, key, once = arena.env.game, jax.random.key(seed), arena.env.game.scope == "episode"
+    players, play, random = (
+        (SACPlayer(game.adversary.size, -1),),
+        practise_once if once else practise,
+        RANDOM[game.scope],
+    )
+    learner, found = begin(players, game.scale, OPTIONS, key), []
+    store = memory(episodes * (1 if once else game.horizon), game.observation.size, game.adversary.size)
+    for index in range(episodes):
+        exploration = None if index < random else 0.0
+        arena.act.reset()
+        played = play(
+            arena.env, players, arena.act, learner, store, OPTIONS, exploration, jax.random.fold_in(key, index)
+        )
+        learner, store = played.learner, played.memory
+        found.append((played.earned, learner.networks.actors[0]))
+        if progress is not None:
+            progress(index + 1, played.earned)
+        arena.watch()
+    best = min(found[random:] or found, key=lambda pair: pair[0])
+    return Learned(*(member(game, "deep", _flat(actor)) for _, actor in (found[-1], best)))
+
+
+def practise_once(
+    env: ZeroSumEnv, players: tuple[SACPlayer, ...], act: Actor, learner: SACLearner, store: ReplayMemory,
+    options: Options, exploration: float | None, key: PRNGKeyArray,
+) -> Practice:  # fmt: skip
+    """`off_policy.practise` where the adversary acts once: an episode is one transition, which ends.
+
+    Its reward is the mean reward of the steps, which keeps the critics' numbers as small as those of step scope; and
+    there are as many gradient steps as in an episode of step scope.
+    """
+    keys, size = jax.random.split(key), players[0].size
+    generator = np.random.default_rng(seed := seed_of(keys[0]))
+    view, before = AdversaryView(env, act), env.taken
+    obs, _ = view.reset(seed=seed)
+    if exploration is None:
+        unit = generator.uniform(-1, 1, size)
+    else:
+        unit = on_host(learner)[0](obs, generator.standard_normal(size, np.float32))
+    low, high = (np.asarray(x) for x in env.game.adversary)
+    following, loss, *_ = view.step(low + (unit + 1) / 2 * (high - low))
+    store = store.add(obs, unit, -loss / env.game.horizon, following, False)
+    told = {}
+    if exploration is not None:
+        batches = store.draw(generator, max(1, round(options.updates * env.game.horizon)), options.batch)
+        learner, told = update(learner, batches, players, options, keys[1])
+    return Practice(learner, store, -float(loss), env.taken - before, {name: float(x) for name, x in told.items()})
+
+
+def _flat(net: Perceptron) -> np.ndarray:
+    """A policy network's weights in one vector, without those of its standard deviation."""
+    *hidden, last = [(np.asarray(layer.weight).T, np.asarray(layer.bias)) for layer in net.layers]
+    mode = tuple(part[: len(part) // 2] for part in last)
+    return np.concatenate([part.ravel() for layer in (*hidden, mode) for part in layer])

@@ -1,0 +1,99 @@
+"""Episodes of the real game: a policy and an adversary played against each other as one `lax.scan`.
+
+An agent policy is a pure batched callable `policy(obs) -> action`, and may have a memory; an adversary is a pure
+batched callable `adversary(obs, time) -> action`, `time` being the step. Returns are undiscounted, over the game's
+horizon (`eq:performance`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
+
+from rhucrl.envs.game import Game, demand_jax, play
+from rhucrl.play import act, fresh
+
+Keys = Key[Array, " k"]
+Policy = Callable[[Float[Array, "*b p"]], Float[Array, "*b q"]]
+Adversary = Callable[[Float[Array, "*b p"], Int[Array, ""]], Float[Array, "*b qbar"]]
+
+
+class Trajectory(NamedTuple):
+    """One episode, a row per step; `obs` is what both players saw before they acted, `asked` what the policy said."""
+
+    obs: Float[Array, "t p"]
+    asked: Float[Array, "t q"]
+    action: Float[Array, "t q"]
+    adversary: Float[Array, "t qbar"]
+    executed: Float[Array, "t q"]
+    reward: Float[Array, " t"]
+
+
+class Constant(eqx.Module):
+    """The adversary that always plays one value; all that an `episode`-scope adversary can do."""
+
+    value: Float[Array, " qbar"] = eqx.field(converter=jnp.asarray)
+
+    def __call__(self, obs: Array, time: Array) -> Array:
+        return jnp.broadcast_to(self.value, (*obs.shape[:-1], self.value.shape[-1]))
+
+
+def constant_adversary(value: Array) -> Constant:
+    """The adversary that plays `value` in every state."""
+    return Constant(value)
+
+
+def neutral_adversary(game: Game) -> Constant:
+    """The adversary that changes nothing where the game has such an action."""
+    return Constant(game.neutral)
+
+
+@eqx.filter_jit
+def rollout(game: Game, policy: Policy, adversary: Adversary | None, key: PRNGKeyArray) -> Trajectory:
+    """One episode of `policy` against `adversary`; `key` draws the start and what probabilistic mixtures execute.
+
+    An episode that terminates stays where it ended and earns nothing more. In scope `episode` the adversary is asked
+    once, at the start. None is nobody, on the system without its adversary's strength.
+    """
+    if adversary is None:
+        game, adversary = game.nominal(), neutral_adversary(game)
+    game = demand_jax(game)
+    start, draws = jax.random.split(key)
+    begun, ask = game.reset(start), adversary
+    held = ask(game.observe(begun), jnp.int32(0)) if game.scope == "episode" else None
+
+    def step(carry: tuple[Array, Array, Any], time: Array) -> tuple[tuple[Array, Array, Any], Trajectory]:
+        state, alive, memory = carry
+        obs = game.observe(state)
+        memory, asked = act(policy, memory, obs)
+        against = game.adversary.clip(ask(obs, time) if held is None else held)
+        action = game.agent.clip(asked)
+        played = play(game, state, action, against, jax.random.fold_in(draws, time))
+        row = Trajectory(obs, asked, action, against, played.executed, jnp.where(alive, played.reward, 0.0))
+        following = jnp.where(alive, played.state, state)
+        return (following, alive & ~game.terminated(game.observe(following)), memory), row
+
+    carry = begun, jnp.bool_(True), fresh(policy)
+    return jax.lax.scan(step, carry, jnp.arange(game.horizon))[1]
+
+
+def episode_return(game: Game, policy: Policy, adversary: Adversary | None, key: PRNGKeyArray) -> Float[Array, ""]:
+    """The undiscounted return of one episode: the agent's gain, the adversary's loss."""
+    return rollout(game, policy, adversary, key).reward.sum()
+
+
+@eqx.filter_jit
+def mean_return(game: Game, policy: Policy, adversary: Adversary | None, keys: Keys) -> Float[Array, ""]:
+    """The mean return over the episodes of `keys`."""
+    return jax.vmap(lambda key: episode_return(game, policy, adversary, key))(keys).mean()
+
+
+def nominal_return(game: Game, policy: Policy, keys: Keys) -> Float[Array, ""]:
+    """The mean return where the adversary has no strength."""
+    nominal = game.nominal()
+    return mean_return(nominal, policy, neutral_adversary(nominal), keys)

@@ -1,0 +1,210 @@
+"""The commands that judge a policy: play it, and search for its worst adversary."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import Positional, arg
+
+from rhucrl.attacks.subject import Subject
+from rhucrl.errors import UsageError, unknown
+from rhucrl.runtime.tables import print_table
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from rhucrl.attacks.worst_case import Shelf, WorstCase
+    from rhucrl.envs.zero_sum_env import ZeroSumEnv
+
+Budget = Literal["quick", "standard", "thorough"]
+RunFolder = Annotated[Path, Positional, arg(metavar="RUN")]
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Judge policies: alone, against the adversary that each learned with, and in the worst case that an attack finds.
+
+    Of several runs it shows each, and the mean of those that differ in nothing but the seed with its 95 % interval.
+    """
+
+    runs: Annotated[tuple[Path, ...], Positional, arg(metavar="RUN [RUN ...]")]
+    """Folders of runs, folders of several runs, or saved policies."""
+    protocol: Literal["battery", "paper"] = "battery"
+    """The attack: every one of a budget, or the paper's: an adversary learns by soft actor-critic for 200 episodes."""
+    budget: Budget | None = None
+    """Battery: how long to search; by default quick."""
+    attack_episodes: int | None = None
+    """Paper: episodes for which the adversary learns; by default 200."""
+    seed: int = 0
+    """Random seed of the evaluation."""
+    episodes: int = 10
+    """Episodes to average over; one is enough where all are the same."""
+    env: str | None = None
+    """module:make of the environment, where it is one of your own."""
+    trust: bool = False
+    """Import the environment by the name in the run's folder, which runs its code: only for runs that you trust."""
+    budget_ms: float | None = None
+    """A planner's milliseconds per step, instead of a number of rounds."""
+    json: Path | None = None
+    """Write every run's returns to this file too."""
+    sweep: str | None = None
+    """mass=LOW:HIGH:COUNT, of a run in the parameter setting: returns at so many values of the closed range and at the
+    worst value that a search finds; with a plot, sweep.png in the run's folder."""
+
+    @property
+    def run_dir(self) -> Path:
+        """The run to sweep."""
+        if len(self.runs) != 1:
+            raise UsageError(f"--sweep is for one run, here are {len(self.runs)}: name one, or sweep each")
+        return self.runs[0]
+
+    def run(self) -> int:
+        if self.sweep is None:
+            from rhucrl.cli.evaluate import evaluate
+
+            return evaluate(self)
+        if not (self.run_dir / "config.json").exists() and not (self.run_dir / "meta.json").exists():
+            raise UsageError(f"{self.run_dir} is no run and no policy: --sweep is for one run, name it")
+        return self._sweep(*self.meet(self.run_dir), *parsed_sweep(self.sweep))
+
+    def meet(self, run: Path) -> tuple[Any, ZeroSumEnv]:
+        """A run's agent, and its environment."""
+        return Subject(str(run), env=self.env, trust=self.trust, budget_ms=self.budget_ms).meet()
+
+    def _sweep(self, agent: Any, env: ZeroSumEnv, name: str, low: float, high: float, count: int) -> int:
+        import numpy as np
+
+        from rhucrl.experiments.plots import plot_sweep
+
+        box = env.boxes["adversary"]
+        if env.game.scope != "episode" or box.shape != (1,):
+            raise UsageError("only what is fixed for an episode can be swept: the run has to be in --setting parameter")
+        least, most = float(box.low[0]), float(box.high[0])
+        if not least - 1e-6 <= low < high <= most + 1e-6:
+            raise UsageError(f"--sweep goes from {low:g} to {high:g}; the run's range is {least:.4g} to {most:.4g}")
+        values = np.linspace(low, high, count)
+        samples, worst, returns = swept(agent, env, values, self.seed, f"sweep {self.run_dir}")
+        rows = [(f"{value:.4g}", told(row)) for value, row in zip(values, samples, strict=True)]
+        print_table(str(self.run_dir), (name, "return"), rows)
+        print(f"the worst {name} from {low:g} to {high:g} that a search found is {worst:.4g}: {told(returns)}")
+        known = vars(agent.config) if hasattr(agent, "config") else {"algo": Path(self.run_dir).name, "seed": self.seed}
+        config = {"env": "pendulum", **known, **env.game.options()}
+        path = Path(self.run_dir) / "sweep.png"
+        print(plot_sweep(path, name, values, samples, (worst, float(np.mean(returns))), config))
+        return 0
+
+
+def swept(agent: Any, env: ZeroSumEnv, values: np.ndarray, seed: int, label: str) -> tuple[Any, float, Sequence[float]]:
+    """The returns at values of an episode's parameter; the worst value in their range, and the returns there.
+
+    It is searched on other episodes than those of the returns.
+    """
+    import numpy as np
+
+    from rhucrl.attacks.arena import arena
+    from rhucrl.attacks.battery import AttackSearch, zoom
+    from rhucrl.attacks.families import members
+    from rhucrl.attacks.worst_case import carried_out, effort_of, seeds, unit_of
+    from rhucrl.runtime.progress import Progress
+
+    game, effort = env.game, effort_of(env.game, "standard")
+    points, fresh = effort.lattices[-1], seeds(seed, 1, effort_of(game, "quick").unseen)
+    episodes = len(values) * len(fresh) + (points + 1) * (effort.zooms + 1) * effort.seen
+    with Progress(episodes * game.horizon, label) as progress:
+        place = arena(agent, env, watch=lambda: progress.update(place.steps, "steps"))
+        units = unit_of(game, values[:, None])
+        played = place.play(members(game, "constant", units), fresh)
+        samples = [[episode.gain for episode in row] for row in played]
+        search = AttackSearch(place, effort, agent, seeds(seed, 0, effort.seen), seed)
+        within = zoom(points, units[0, 0], units[-1, 0])
+        found = carried_out(search, within, fresh, np.random.default_rng(seed))
+    value = float(found.adversary(env.neutral, 0)[0])
+    worst, returns = min([*zip(values.tolist(), samples, strict=True), (value, found.returns)], key=lambda x: sum(x[1]))
+    return np.array(samples), worst, returns
+
+
+def parsed_sweep(text: str) -> tuple[str, float, float, int]:
+    name, _, span = text.partition("=")
+    try:
+        low, high, count = span.split(":")
+        row = name, float(low), float(high), int(count)
+    except ValueError:
+        raise UsageError(f"--sweep is {text!r}; write it as mass=LOW:HIGH:COUNT, for example mass=0.5:1.5:11") from None
+    if name != "mass":
+        raise unknown("parameter", name, ["mass"])
+    if row[3] < 3:
+        raise UsageError(f"--sweep asks for {row[3]} values; it must be at least 3")
+    return row
+
+
+@dataclass(frozen=True)
+class Attack(Subject):
+    """Search for the adversary that hurts a policy most; stopped, the same command goes on where it was."""
+
+    budget: Budget = "standard"
+    """How long to search: quick (searches only), standard, or thorough (with the paper's 200 episodes of SAC)."""
+    seed: int = 0
+    """Random seed of the search."""
+    only: tuple[str, ...] = ()
+    """Some of the attacks; by default all."""
+    jobs: int | None = None
+    """Processes that play on simulators; by default one per core (a quick attack: one). The numbers are the same."""
+    clip: bool = False
+    """Clip the policy's actions to their box; by default an action outside is an error."""
+    save: Path | None = None
+    """The folder of the adversaries that are found, which `rhucrl video --against FOLDER/NAME` plays again; by default
+    attacks/... in the run's folder, or in this one."""
+
+    def run(self) -> int:
+        policy, env = self.meet()
+        from rhucrl.attacks.folder import Folder, folder_of
+        from rhucrl.attacks.foreign import fingerprint
+
+        place = {**env.game.options(), "budget": self.budget, "seed": self.seed}
+        folder = self.save or folder_of(self.policy, place.values())
+        shelf = Folder(folder, {"policy": self.policy, "fingerprint": fingerprint(self.policy), **place})
+        with self._help(env) as crew:
+            found = attacked(self.policy, policy, env, self.budget, self.seed, shelf, self.clip, self.only, crew)
+        rows = [("none", told(found.calm), "", "")]
+        rows += [(name, told(row.returns), str(row.steps), f"{row.cpu:.1f}") for name, row in found.findings.items()]
+        print_table(self.policy, ("attack", "return", "steps", "CPU s"), rows)
+        by = f"by {found.attack}" if found.adversary is not None else "that of no adversary: no attack lowered it"
+        print(f"worst case {found.worst:.1f}, {by}; the adversaries are in {folder}")
+        return 0
+
+    def _help(self, env: ZeroSumEnv) -> Any:
+        """Other processes, where they are worth their start."""
+        from rhucrl.attacks.workers import Crew
+        from rhucrl.envs.game import JaxGame
+        from rhucrl.runtime.processes import own_cores
+
+        jobs = self.jobs or (1 if self.budget == "quick" else len(own_cores()))
+        if jobs < 2 or isinstance(env.game, JaxGame):
+            return contextlib.nullcontext()
+        names = [field.name for field in dataclasses.fields(Subject)]
+        return Crew({name: getattr(self, name) for name in (*names, "clip")}, jobs)
+
+
+def attacked(
+    label: str, policy: Any, env: ZeroSumEnv, budget: Budget, seed: int, shelf: Shelf | None = None, clip: bool = False,
+    only: Sequence[str] = (), crew: Any = None,
+) -> WorstCase:  # fmt: skip
+    """The worst case, its progress shown."""
+    from rhucrl.attacks.worst_case import rounds, worst_case
+    from rhucrl.runtime.progress import Progress
+
+    with Progress(rounds(policy, env, budget, only), f"attack {label}") as progress:
+        return worst_case(policy, env, budget, seed, progress, shelf, clip, only, crew)
+
+
+def told(returns: Sequence[float]) -> str:
+    """The mean, with its interval where the returns differ."""
+    from rhucrl.statistics import estimate
+
+    value, low, high = estimate(list(returns))
+    return f"{value:.1f}" if low == high else f"{value:.1f} [{low:.1f}, {high:.1f}]"

@@ -1,0 +1,158 @@
+"""Off-policy algorithms as a protocol: every step of an episode is remembered, and learned from before the next few."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from rhucrl.algorithms import MODEL_FREE
+from rhucrl.config import TrainConfig
+from rhucrl.envs.game import Box, Game
+from rhucrl.envs.zero_sum_env import ZeroSumEnv
+from rhucrl.model_free.sac import (
+    Batch,
+    Options,
+    ReplayMemory,
+    SACLearner,
+    SACPlayer,
+    begin,
+    memory,
+    unit_policy,
+    update,
+)
+from rhucrl.networks.policies import Answer, Gaussian, Nobody
+from rhucrl.play import seed_of, steps
+from rhucrl.runtime.timing import timed
+from rhucrl.solvers.base import Pair
+from rhucrl.solvers.bounds import Opponent
+
+PATIENCE = 10  # of AR-DDPG: the agent's updates for each one of the adversary
+
+
+class OffPolicyState(NamedTuple):
+    """Everything that a run needs to go on, bit for bit."""
+
+    learner: SACLearner
+    replay: ReplayMemory
+    last: Pair
+    output: Pair
+    output_episode: Array
+
+
+def training_env(config: TrainConfig, env: ZeroSumEnv) -> ZeroSumEnv:
+    """An algorithm without an opponent learns on the nominal system."""
+    return env if MODEL_FREE[config.algo].opponent else env.at(0.0)
+
+
+def players_of(config: TrainConfig, game: Game) -> tuple[SACPlayer, ...]:
+    agent, adversary = SACPlayer(game.agent.size, 1), SACPlayer(game.adversary.size, -1)
+    return (agent, adversary) if MODEL_FREE[config.algo].adversaries == "one" else (agent,)
+
+
+def options_of(config: TrainConfig) -> Options:
+    deterministic = MODEL_FREE[config.algo].deterministic
+    return Options(
+        width=config.width, batch=config.batch, updates=config.updates, discount=config.discount,
+        learning_rate=config.learning_rate, target_rate=config.target_rate, deterministic=deterministic,
+        patience=PATIENCE if deterministic else 1, mixture=(config.mixture or "noisy") if deterministic else None,
+    )  # fmt: skip
+
+
+def initial(config: TrainConfig, env: ZeroSumEnv) -> OffPolicyState:
+    """The state before the first episode."""
+    game = training_env(config, env).game
+    return fresh(config, game, config.episodes * game.horizon, jax.random.key(config.seed))
+
+
+def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> OffPolicyState:
+    players, options = players_of(config, game), options_of(config)
+    learner = begin(players, game.scale, options, key, game.strength)
+    outputs = players[0].size if options.mixture else sum(player.size for player in players)
+    store = memory(min(options.capacity, capacity), game.observation.size, outputs)
+    pair = pair_of(game, learner)
+    return OffPolicyState(learner, store._replace(count=np.int32(0)), pair, pair, jnp.int32(-1))
+
+
+def pair_of(game: Game, learner: SACLearner) -> Pair:
+    first, *second = learner.networks.actors
+    answers = [Answer(Gaussian(net, learner.normaliser, game.adversary)) for net in second]
+    return Pair(Gaussian(first, learner.normaliser, game.agent), *(answers or [Nobody(game.neutral)]))
+
+
+def deployed(config: TrainConfig, pair: Pair, game: Game) -> Opponent:
+    return pair.response
+
+
+class Practice(NamedTuple):
+    """An episode that was learned from."""
+
+    learner: SACLearner
+    memory: ReplayMemory
+    earned: float
+    steps: int
+    told: dict[str, float]
+
+
+def practise(
+    env: ZeroSumEnv, players: tuple[SACPlayer, ...], other: Callable[[np.ndarray], np.ndarray], learner: SACLearner,
+    store: ReplayMemory, options: Options, exploration: float | None, key: PRNGKeyArray,
+) -> Practice:  # fmt: skip
+    """An episode of the players that learn, the `other` one acting as it does; None explores by random actions."""
+    game, keys = env.game, jax.random.split(key)
+    generator = np.random.default_rng(seed := seed_of(keys[0]))
+    boxes = {1: game.agent, -1: game.adversary}
+    spans = [tuple(np.asarray(x) for x in boxes[player.sign]) for player in players]
+    hosts, told, earned, taken = on_host(learner), {}, 0.0, 0
+    units: list[np.ndarray] = []
+
+    def act(obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        units[:] = [decide(host, obs, player.size) for host, player in zip(hosts, players, strict=True)]
+        placed = [low + (unit + 1) / 2 * (high - low) for unit, (low, high) in zip(units, spans, strict=True)]
+        if len(placed) == 2:
+            return placed[0], placed[1]
+        return (placed[0], other(obs)) if players[0].sign > 0 else (other(obs), placed[0])
+
+    def decide(host: Any, obs: np.ndarray, size: int) -> np.ndarray:
+        if exploration is None:
+            return generator.uniform(-1, 1, size)
+        noise = generator.standard_normal(size, np.float32)
+        return np.clip(host(obs, None) + exploration * noise, -1, 1) if options.deterministic else host(obs, noise)
+
+    for step in steps(env, act, seed):
+        done = to_unit(game.agent, step.executed) if options.mixture else np.concatenate(units)
+        store = store.add(step.obs, done, step.reward, step.following, not step.terminated)
+        earned, taken = earned + step.reward, taken + 1
+        if store.count % options.every == 0 and exploration is not None:
+            batches = store.draw(generator, max(1, round(options.updates * options.every)), options.batch)
+            learner, told = timed("solving", update, learner, batches, players, options, keys[1])
+            hosts = on_host(learner)
+    return Practice(learner, store, earned, taken, {name: float(x) for name, x in told.items()})
+
+
+def to_unit(box: Box, action: Any) -> np.ndarray:
+    low, high = np.asarray(box.low), np.asarray(box.high)
+    return 2 * (action - low) / np.where(high > low, high - low, 1.0) - 1
+
+
+def on_host(learner: SACLearner) -> list[Any]:
+    """All players' policies in NumPy, in their unit boxes."""
+    return [unit_policy(net, learner.normaliser).on_host() for net in learner.networks.actors]
+
+
+def episode(config: TrainConfig, env: ZeroSumEnv, state: OffPolicyState, index: int) -> tuple[OffPolicyState, dict]:
+    """Episode `index`: played by both policies with their noise, learned from on the way."""
+    env = training_env(config, env)
+    store = ReplayMemory(Batch(*map(np.array, state.replay.rows)), int(state.replay.count))
+    exploration = None if index < config.random_episodes else config.exploration
+    played = practise(
+        env, players_of(config, env.game), lambda obs: env.neutral, state.learner, store, options_of(config),
+        exploration, jax.random.fold_in(jax.random.key(config.seed), index),
+    )  # fmt: skip
+    pair, replay = pair_of(env.game, played.learner), played.memory._replace(count=np.int32(played.memory.count))
+    metrics = {"episode": index, "return": played.earned, "steps": played.steps, "output_episode": index}
+    return OffPolicyState(played.learner, replay, pair, pair, jnp.int32(index)), metrics | played.told

@@ -1,0 +1,178 @@
+"""On-policy algorithms as a protocol: a batch of episodes is played, learned from and forgotten."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from rhucrl.algorithms import MODEL_FREE
+from rhucrl.config import TrainConfig
+from rhucrl.envs.game import Game, JaxGame
+from rhucrl.envs.game import play as play_step
+from rhucrl.envs.zero_sum_env import ZeroSumEnv
+from rhucrl.model_free.off_policy import deployed, training_env
+from rhucrl.model_free.ppo import EpisodeBatch, PPONumbers, PPOPlayer, begin, improve
+from rhucrl.networks.policies import Answer, Gaussian, Nobody, Normaliser
+from rhucrl.play import seed_of, steps
+from rhucrl.runtime.compilation import compiled
+from rhucrl.runtime.timing import timed
+from rhucrl.solvers.actor_critic.update import unit
+from rhucrl.solvers.base import Pair
+
+__all__ = ["OnPolicyState", "deployed", "episode", "fresh", "initial", "training_env"]
+
+
+class Pending(NamedTuple):
+    """The episodes of a batch so far: what both players did, and which adversary played."""
+
+    obs: Float[Array, "n t+1 p"]
+    agent: Float[Array, "n t q"]
+    adversary: Float[Array, "n t qbar"]
+    reward: Float[Array, "n t"]
+    alive: Float[Array, "n t"]
+    ended: Float[Array, "n t"]
+    who: Array
+
+
+class OnPolicyState(NamedTuple):
+    """Everything that a run needs to go on, bit for bit."""
+
+    agent: PPOPlayer
+    adversaries: list[PPOPlayer]
+    pending: Pending
+    last: Pair
+    output: Pair
+    output_episode: Array
+
+
+def initial(config: TrainConfig, env: ZeroSumEnv) -> OnPolicyState:
+    """The state before the first episode."""
+    return fresh(config, training_env(config, env).game, 0, jax.random.key(config.seed))
+
+
+def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> OnPolicyState:
+    count = {"one": 1, "population": config.population}.get(MODEL_FREE[config.algo].adversaries, 0)
+    keys, p, t, n = jax.random.split(key, 1 + count), game.observation.size, game.horizon, config.rollouts
+    agent = begin(p, game.agent.size, config.width, keys[0])
+    adversaries = [begin(p, game.adversary.size, config.width, k) for k in keys[1:]]
+    shapes = ((t + 1, p), (t, game.agent.size), (t, game.adversary.size), (t,), (t,), (t,), ())
+    pending = Pending(*(jnp.zeros((n, *shape)) for shape in shapes))
+    pair = pair_of(game, agent, adversaries)
+    return OnPolicyState(agent, adversaries, pending, pair, pair, jnp.int32(-1))
+
+
+def normaliser(game: Game) -> Normaliser:
+    return Normaliser(jnp.zeros(game.observation.size), game.scale, ())
+
+
+def pair_of(game: Game, agent: PPOPlayer, adversaries: list[PPOPlayer]) -> Pair:
+    units = normaliser(game)
+    answers = [Answer(Gaussian(player.actor, units, game.adversary)) for player in adversaries[:1]]
+    return Pair(Gaussian(agent.actor, units, game.agent), *(answers or [Nobody(game.neutral)]))
+
+
+def episode(config: TrainConfig, env: ZeroSumEnv, state: OnPolicyState, index: int) -> tuple[OnPolicyState, dict]:
+    """Episode `index`: one more of its batch; the last one of a batch is learned from with the others."""
+    env = training_env(config, env)
+    game, row = env.game, MODEL_FREE[config.algo]
+    keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index), 3)
+    who = int(jax.random.randint(keys[0], (), 0, max(len(state.adversaries), 1)))
+    policy = Gaussian(state.agent.actor, normaliser(game), game.agent)
+    value = game.adversary.place(jax.random.uniform(keys[1], (game.adversary.size,), minval=-1.0))
+    held = value if row.adversaries == "sampled" else game.neutral
+    opponent = Gaussian(state.adversaries[who].actor, normaliser(game), game.adversary) if state.adversaries else None
+    if isinstance(game, JaxGame):
+        played = timed("collecting", in_jax, game, policy, opponent, held, keys[2])
+    else:
+        played = timed("collecting", on_host, env, policy, opponent, np.asarray(held), keys[2])
+    place = index % config.rollouts
+    played = played._replace(who=jnp.float32(who))
+    pending = jax.tree.map(lambda all, one: all.at[place].set(one), state.pending, played)
+    told = {"return": float(played.reward.sum()), "steps": int(played.alive.sum())}
+    state = state._replace(pending=pending)
+    if place == config.rollouts - 1:
+        state, learned = timed("solving", learn, config, game, state)
+        told |= {name: float(x) for name, x in learned.items()}
+    state = state._replace(output_episode=jnp.int32(index))
+    return state, {"episode": index, **told, "output_episode": index}
+
+
+def learn(config: TrainConfig, game: Game, state: OnPolicyState) -> tuple[OnPolicyState, dict]:
+    """PPO for the agent on the episodes that count for it, and for each adversary on those that it has played."""
+    row, pending, units = MODEL_FREE[config.algo], state.pending, normaliser(game)
+    parts = (config.discount, config.trace, config.learning_rate, config.clip, config.divergence)
+    numbers, scale = PPONumbers(*(jnp.float32(x) for x in parts)), unit(game, jnp.float32(config.discount))
+    everyone = jnp.ones(config.rollouts)
+    chosen = worst(pending.reward.sum(1), config.kept) if row.worst_only else everyone
+    mine = EpisodeBatch(pending.obs, pending.agent, pending.reward / scale, pending.alive, pending.ended)
+    agent, told = improve(state.agent, units, mine, chosen, numbers, config.passes)
+    theirs = mine._replace(noise=pending.adversary, reward=-mine.reward)
+    adversaries = list(state.adversaries)
+    for i, player in enumerate(adversaries):
+        share = (pending.who == i).astype(jnp.float32)
+        if share.sum() > 0:
+            adversaries[i], heard = improve(player, units, theirs, share, numbers, config.passes)
+            told |= {f"adversary_{name}": x for name, x in heard.items()}
+    pair = pair_of(game, agent, adversaries)
+    return OnPolicyState(
+        agent, adversaries, jax.tree.map(jnp.zeros_like, pending), pair, pair, state.output_episode
+    ), told
+
+
+def worst(returns: Float[Array, " n"], share: float) -> Float[Array, " n"]:
+    """1 for the episodes with the lowest returns, so many of them, else 0 (the tail that CVaR is the mean of)."""
+    count = max(1, round(share * returns.shape[0]))
+    return jnp.zeros_like(returns).at[jnp.argsort(returns)[:count]].set(1.0)
+
+
+@compiled()
+def in_jax(game: JaxGame, policy: Gaussian, opponent: Gaussian | None, held: Array, key: PRNGKeyArray) -> Pending:
+    keys = jax.random.split(key, 4)
+    noises = [
+        jax.random.normal(k, (game.horizon, box.size))
+        for k, box in zip(keys[:2], (game.agent, game.adversary), strict=True)
+    ]
+
+    def step(carry: tuple[Array, Array], drawn: tuple[Array, Array, Array]):
+        system, alive = carry
+        mine, theirs, time = drawn
+        obs = game.observe(system)
+        adversary = held if opponent is None else opponent.sample(obs, theirs)[0]
+        played = play_step(game, system, policy.sample(obs, mine)[0], adversary, jax.random.fold_in(keys[2], time))
+        ended = game.terminated(game.observe(played.state))
+        row = (obs, jnp.where(alive, played.reward, 0.0), alive, alive & ended)
+        return (jnp.where(alive, played.state, system), alive & ~ended), row
+
+    start = game.reset(keys[3]), jnp.bool_(True)
+    (final, _), (obs, reward, alive, ended) = jax.lax.scan(
+        step, start, (noises[0], noises[1], jnp.arange(game.horizon))
+    )
+    obs = jnp.concatenate([obs, game.observe(final)[None]])
+    mine, theirs = noises
+    alive, ended = (x.astype(jnp.float32) for x in (alive, ended))
+    return Pending(obs, mine, theirs, reward, alive, ended, jnp.float32(0))
+
+
+def on_host(
+    env: ZeroSumEnv, policy: Gaussian, opponent: Gaussian | None, held: np.ndarray, key: PRNGKeyArray
+) -> Pending:
+    game, seed = env.game, seed_of(key)
+    generator, t = np.random.default_rng(seed), game.horizon
+    noises = [generator.standard_normal((t, box.size), np.float32) for box in (game.agent, game.adversary)]
+    mine, theirs = policy.on_host(), opponent.on_host() if opponent is not None else None
+    obs, columns = np.zeros((t + 1, game.observation.size), np.float32), np.zeros((3, t), np.float32)
+    time = 0
+
+    def act(seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return mine(seen, noises[0][time]), held if theirs is None else theirs(seen, noises[1][time])
+
+    for step in steps(env, act, seed):
+        obs[time], obs[time + 1] = step.obs, step.following
+        columns[:, time] = step.reward, 1.0, step.terminated
+        time += 1
+    rows: list[Any] = [obs, *noises, *columns]
+    return Pending(*rows, who=jnp.float32(0))

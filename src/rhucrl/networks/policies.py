@@ -1,0 +1,91 @@
+"""What acts: a squashed Gaussian policy inside a box, an adversary network as an answer, and nobody."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from rhucrl.envs.game import Box, unwound
+from rhucrl.networks.layers import Perceptron
+
+CALMEST, WILDEST = -5.0, 1.0  # logarithms of a policy's standard deviation, before it is squashed
+
+
+class Normaliser(eqx.Module):
+    """States in units of what has been seen, held within five standard deviations; reported entries are left out."""
+
+    mean: Float[Array, " f"]
+    std: Float[Array, " f"]
+    winding: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b f"]:
+        seen = unwound(obs[..., : self.mean.shape[0] - len(self.winding)], self.winding)
+        return ((seen - self.mean) / self.std).clip(-5, 5)
+
+
+def heads(net: Perceptron, normaliser: Normaliser, obs: Float[Array, "*b p"]) -> tuple[Array, Array]:
+    """Mean and logarithm of the standard deviation of a policy's action, before it is squashed."""
+    mean, log_std = jnp.split(net(normaliser(obs)), 2, -1)
+    return mean, jnp.clip(log_std, CALMEST, WILDEST)
+
+
+class Gaussian(eqx.Module):
+    """A diagonal Gaussian, squashed into the box; called with observations alone, its mode."""
+
+    net: Perceptron
+    normaliser: Normaliser
+    box: Box
+
+    def __call__(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b q"]:
+        return self.box.place(jnp.tanh(heads(self.net, self.normaliser, obs)[0]))
+
+    def sample(self, obs: Float[Array, "*b p"], noise: Float[Array, "*b q"]) -> tuple[Array, Float[Array, "*b"]]:
+        """An action, and the logarithm of its density in the unit box."""
+        mean, log_std = heads(self.net, self.normaliser, obs)
+        raw = mean + jnp.exp(log_std) * noise
+        squash = 2 * (math.log(2) - raw - jax.nn.softplus(-2 * raw))
+        density = -jnp.square(noise) / 2 - log_std - math.log(2 * math.pi) / 2 - squash
+        return self.box.place(jnp.tanh(raw)), density.sum(-1)
+
+    def on_host(self) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
+        """The same policy in NumPy, for one observation at a time: cheaper than a step of any simulator."""
+        layers = [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in self.net.layers]
+        mean, std, winding = np.asarray(self.normaliser.mean), np.asarray(self.normaliser.std), self.normaliser.winding
+        size, actions = len(mean) - len(winding), self.box.size
+        low, high = np.asarray(self.box.low), np.asarray(self.box.high)
+
+        def act(obs: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+            x = ((unwound(obs[:size].astype(np.float32), winding) - mean) / std).clip(-5, 5)
+            for weight, bias in layers[:-1]:
+                x = x @ weight + bias
+                x = x * (x / 6 + 0.5).clip(0, 1)
+            x = x @ layers[-1][0] + layers[-1][1]
+            centre, log_std = x[:actions], x[actions:]
+            raw = centre if noise is None else centre + np.exp(log_std.clip(CALMEST, WILDEST)) * noise
+            return low + (np.tanh(raw) + 1) / 2 * (high - low)
+
+        return act
+
+
+class Answer(eqx.Module):
+    """An adversary network as an answer to state and action."""
+
+    policy: Gaussian
+
+    def __call__(self, obs: Float[Array, "*b p"], action: Float[Array, "*b q"]) -> Float[Array, "*b qbar"]:
+        return self.policy(obs)
+
+
+class Nobody(eqx.Module):
+    """The adversary that changes nothing."""
+
+    neutral: Float[Array, " qbar"]
+
+    def __call__(self, obs: Float[Array, "*b p"], action: Float[Array, "*b q"]) -> Float[Array, "*b qbar"]:
+        return jnp.broadcast_to(self.neutral, (*obs.shape[:-1], self.neutral.shape[0]))

@@ -1,0 +1,181 @@
+"""One real episode: compiled where the system is JAX, step by step on the host otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from rhucrl.envs.game import Box, JaxGame
+from rhucrl.envs.game import play as play_step
+from rhucrl.envs.zero_sum_env import ZeroSumEnv
+from rhucrl.errors import UsageError
+from rhucrl.replay import Transitions
+from rhucrl.runtime.compilation import compiled
+
+HOLD = 10  # steps for which a random action of the first episodes of a JAX game is held
+
+Acting = Callable[[np.ndarray, np.random.Generator], tuple[np.ndarray, np.ndarray]]
+
+
+class Episode(NamedTuple):
+    """`count` transitions, filled up to the horizon with rows that mean nothing, and their undiscounted return."""
+
+    transitions: Transitions
+    count: Int[Array, ""]
+    earned: Float[Array, ""]
+
+
+@compiled("explore", often=False)
+def play_in_jax(game: JaxGame, policy: Any, opponent: Any, explore: bool, key: PRNGKeyArray) -> Episode:
+    """With the selected pair, both fixed (`explore`: with random actions)."""
+    keys = jax.random.split(key, 4)
+
+    def wander(box: Box, key: PRNGKeyArray) -> Array:
+        return box.place(jax.random.uniform(key, (box.size,), minval=-1.0))
+
+    def step(carry: tuple[Array, Array, Any], time: Array):
+        system, alive, memory = carry
+        obs = game.observe(system)
+        if explore:
+            action = wander(game.agent, jax.random.fold_in(keys[1], time // HOLD))
+            change = time // HOLD if game.scope == "step" else 0
+            adversary = wander(game.adversary, jax.random.fold_in(keys[2], change))
+        else:
+            memory, action = act(policy, memory, obs)
+            adversary = reply(opponent, memory, obs, action)
+        played = play_step(game, system, action, adversary, jax.random.fold_in(keys[3], time))
+        following = game.observe(played.state)
+        row = Transitions(obs, played.executed, adversary, following)
+        return (played.state, alive & ~game.terminated(following), memory), (row, alive, played.reward)
+
+    start = game.reset(keys[0]), jnp.bool_(True), () if explore else fresh(policy)
+    _, (rows, alive, rewards) = jax.lax.scan(step, start, jnp.arange(game.horizon))
+    return Episode(rows, alive.sum(), jnp.where(alive, rewards, 0.0).sum())
+
+
+class Step(NamedTuple):
+    """One step of an episode on the host."""
+
+    obs: np.ndarray
+    action: np.ndarray
+    adversary: np.ndarray
+    executed: np.ndarray
+    reward: float
+    following: np.ndarray
+    terminated: bool
+
+
+def steps(env: ZeroSumEnv, act: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], seed: int) -> Iterator[Step]:
+    """An episode step by step; the seed decides everything random in the environment."""
+    once, over = env.game.scope == "episode", False
+    obs, _ = env.reset(seed=seed)
+    if once:
+        env.hold(act(obs)[1].astype(np.float32))
+    while not over:
+        action, adversary = act(obs)
+        adversary = env.held if once else adversary
+        following, reward, terminated, truncated, told = env.step({"agent": action, "adversary": adversary})
+        yield Step(obs, action, adversary, told["executed_action"], reward, following, terminated)
+        obs, over = following, terminated or truncated
+
+
+def seed_of(key: PRNGKeyArray) -> int:
+    return int(jax.random.randint(key, (), 0, 2**31 - 1))
+
+
+def play_on_host(env: ZeroSumEnv, acting: Acting | None, key: PRNGKeyArray) -> Episode:
+    """The same on a simulator; the key seeds everything random in it. Without `acting`: random actions."""
+    seed, game = seed_of(key), env.game
+    generator = np.random.default_rng(seed)
+    boxes = [(np.asarray(box.low), np.asarray(box.high)) for box in (game.agent, game.adversary)]
+
+    def wander(obs: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        mine, theirs = (generator.uniform(low, high) for low, high in boxes)
+        return mine, theirs
+
+    act, rows, earned = acting or wander, [], 0.0
+    report = game.report if game.learned else lambda obs, reward, terminated: obs
+    seen = None
+    for step in steps(env, lambda obs: act(obs, generator), seed):
+        before = report(step.obs, 0.0, False) if seen is None else seen
+        seen = report(step.following, step.reward, step.terminated)
+        rows.append((before, step.executed, step.adversary, seen))
+        earned += step.reward
+    padding = [rows[-1]] * (game.horizon - len(rows))
+    columns = (np.stack(column).astype(np.float32) for column in zip(*rows, *padding, strict=True))
+    return Episode(Transitions(*map(jnp.asarray, columns)), jnp.int32(len(rows)), jnp.float32(earned))
+
+
+def fresh(policy: Any) -> Any:
+    """The memory of a policy at the start of an episode: nothing, for most."""
+    return policy.fresh() if hasattr(policy, "fresh") else ()
+
+
+def act(policy: Any, memory: Any, obs: Float[Array, " p"]) -> tuple[Any, Float[Array, " q"]]:
+    return policy.act(memory, obs) if hasattr(policy, "act") else (memory, policy(obs))
+
+
+def reply(opponent: Any, memory: Any, obs: Float[Array, " p"], action: Float[Array, " q"]) -> Float[Array, " qbar"]:
+    """The opponent's answer to an agent that has acted, and has this memory of it."""
+    return opponent.read(memory) if hasattr(opponent, "read") else opponent(obs, action)
+
+
+def predict(
+    policy: Any, obs: np.ndarray, memory: Any = None, episode_start: Any = None, noise: Any = None
+) -> tuple[np.ndarray, Any]:
+    """The action at one observation or a batch of them, and the memory after it; None begins an episode.
+
+    `episode_start` says at which observations an episode begins: their memory is a fresh one. With `noise` a policy
+    that is a distribution draws its action from it; every other action is the mode.
+    """
+    if not hasattr(policy, "fresh"):
+        drawn = noise is not None and hasattr(policy, "sample")
+        return np.asarray(_draw(policy, obs, noise) if drawn else _play(policy, obs)), memory
+    begun = jax.tree.map(lambda x: jnp.broadcast_to(x, (*obs.shape[:-1], *x.shape)), fresh(policy))
+    if memory is None:
+        memory = begun
+    elif episode_start is not None:
+        starts = np.asarray(episode_start, bool).reshape(obs.shape[:-1])
+
+        def renewed(new: Array, old: Array) -> Array:
+            return jnp.where(starts.reshape(*starts.shape, *[1] * (new.ndim - starts.ndim)), new, old)
+
+        memory = jax.tree.map(renewed, begun, memory)
+    memory, action = _recall(policy, memory, obs)
+    return np.asarray(action), memory
+
+
+def checked(observation: Any, size: int) -> Float[np.ndarray, "*b p"]:
+    """One observation or a batch of them, if it is one: a network would use what fits of any other, or pass NaN on."""
+    try:
+        obs = np.asarray(observation, np.float32)
+    except (TypeError, ValueError):
+        raise UsageError(f"a {type(observation).__name__} is no observation: give an array of {size} numbers") from None
+    if obs.ndim not in (1, 2) or obs.shape[-1] != size:
+        raise UsageError(f"the observation has shape {obs.shape}; this policy sees ({size},), or a batch of such")
+    if not np.isfinite(obs).all():
+        raise UsageError(f"the observation is not finite: {obs[~np.isfinite(obs).all(-1)].tolist() or obs.tolist()}")
+    return obs
+
+
+@jax.jit
+def _play(policy: Any, obs: Array) -> Array:
+    return policy(obs)
+
+
+@jax.jit
+def _draw(policy: Any, obs: Array, noise: Array) -> Array:
+    return policy.sample(obs, noise)[0]
+
+
+@jax.jit
+def _recall(policy: Any, memory: Any, obs: Float[Array, "*b p"]) -> tuple[Any, Float[Array, "*b q"]]:
+    step = policy.act
+    for _ in obs.shape[:-1]:
+        step = jax.vmap(step)
+    return step(memory, obs)

@@ -1,0 +1,215 @@
+"""The solver of small games: fitted value iteration for both problems, and players that look ahead in the model.
+
+It considers every pair of candidate actions at every state, so it is for actions of few dimensions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from rhucrl import replay as store
+from rhucrl.algorithms import ALGORITHMS
+from rhucrl.config import TrainConfig
+from rhucrl.envs.game import Game
+from rhucrl.models.base import Model
+from rhucrl.networks.critics import Critic
+from rhucrl.networks.policies import Nobody
+from rhucrl.play import Acting
+from rhucrl.replay import Replay
+from rhucrl.runtime.compilation import compiled
+from rhucrl.solvers.base import Pair
+from rhucrl.solvers.bounds import Contest, Opponent, Slope, bounds, pessimistic
+from rhucrl.solvers.look_ahead import value_iteration
+from rhucrl.solvers.look_ahead.backup import SolverNumbers, slope, stateless, value
+from rhucrl.solvers.look_ahead.candidates import adversary_candidates, agent_candidates
+from rhucrl.solvers.look_ahead.policies import AdversaryPolicy, AgentPolicy, CriticPlayer
+from rhucrl.solvers.look_ahead.value_iteration import Proposals, Values
+
+PERTURBATION = 0.4  # largest standard deviation of replayed start states, in units of the observation's scale
+
+
+class LookAheadState(NamedTuple):
+    """The critics of both problems."""
+
+    agent: Values
+    response: Values
+
+
+def begin(config: TrainConfig, game: Game, keys: PRNGKeyArray) -> LookAheadState:
+    inputs = game.observation.size + (game.adversary.size if game.scope == "episode" else 0)
+    critics = [Critic(inputs, config.features, config.width, config.frequency, key) for key in keys]
+    return LookAheadState(*(value_iteration.start(critic) for critic in critics))
+
+
+def players(config: TrainConfig, game: Game, model: Model, learner: LookAheadState, numbers: SolverNumbers) -> Pair:
+    """The policies that the critics stand for."""
+    row = ALGORITHMS[config.algo]
+    adversary = adversary_candidates(game, row.opponent)
+    mine = CriticPlayer(game, model, learner.agent.average, jnp.float32(row.agent_eta), numbers, adversary)
+    theirs = CriticPlayer(game, model, learner.response.average, jnp.float32(row.response_eta), numbers, adversary)
+    return Pair(AgentPolicy(mine, agent_candidates(game.agent, config.acting_points)), AdversaryPolicy(theirs))
+
+
+class LookAheadValue(eqx.Module):
+    """V(s) of the agent's problem; of an adversary of episode scope, under the values that weigh most."""
+
+    player: CriticPlayer
+
+    def __call__(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b"]:
+        player = self.player
+        if player.game.scope == "step":
+            return value(player.game, player.critic, obs, player.game.neutral)
+        weights = stateless(player.game, player.critic, player.origin(), player.adversary)
+        return value(player.game, player.critic, obs[..., None, :], player.adversary) @ weights
+
+
+def worth(
+    config: TrainConfig, game: Game, model: Model, replay: Replay, learner: LookAheadState, numbers: SolverNumbers
+) -> LookAheadValue:
+    return LookAheadValue(players(config, game, model, learner, numbers).policy.player)
+
+
+def deployed(config: TrainConfig, pair: Pair, game: Game) -> Opponent:
+    """The adversary that plays the real episodes: the response, that of the agent's own problem, or nobody."""
+    choice = ALGORITHMS[config.algo].deployed
+    if choice == "none":
+        return Nobody(game.neutral)
+    return pair.response if choice == "response" else AdversaryPolicy(pair.policy.player)
+
+
+def improve(
+    config: TrainConfig, game: Game, model: Model, replay: Replay, learner: LookAheadState, numbers: SolverNumbers,
+    keys: PRNGKeyArray,
+) -> tuple[LookAheadState, dict[str, Array]]:  # fmt: skip
+    """Solve both problems in the current model (`eq:rhucrl`)."""
+    agent, agent_loss = solve_agent(config, game, model, replay, learner, numbers, keys[0])
+    learner = learner._replace(agent=agent)
+    response, response_loss = solve_response(config, game, model, replay, learner, numbers, keys[1])
+    return learner._replace(response=response), {"agent_loss": agent_loss, "response_loss": response_loss}
+
+
+@compiled("config")
+def solve_agent(
+    config: TrainConfig,
+    game: Game,
+    model: Model,
+    replay: Replay,
+    learner: LookAheadState,
+    numbers: SolverNumbers,
+    key: PRNGKeyArray,
+) -> tuple[Values, Array]:
+    """The agent's problem, `eq:rhucrl:learner`: every candidate is considered."""
+    candidates = agent_candidates(game.agent, config.agent_points)
+
+    def proposals(obs: Array) -> Array:
+        return jnp.broadcast_to(candidates, (*obs.shape[:-1], *candidates.shape))
+
+    sign = ALGORITHMS[config.algo].agent_eta
+    return solve(config, game, model, replay, learner.agent, proposals, sign, 1, numbers, key)
+
+
+@compiled("config")
+def solve_response(
+    config: TrainConfig,
+    game: Game,
+    model: Model,
+    replay: Replay,
+    learner: LookAheadState,
+    numbers: SolverNumbers,
+    key: PRNGKeyArray,
+) -> tuple[Values, Array]:
+    """The adversary's problem, `eq:rhucrl:adversary`: the agent's action is the chosen policy's."""
+    policy = players(config, game, model, learner, numbers).policy
+
+    def proposals(obs: Array) -> Array:
+        return policy(obs)[..., None, :]
+
+    sign = ALGORITHMS[config.algo].response_eta
+    return solve(config, game, model, replay, learner.response, proposals, sign, 2, numbers, key)
+
+
+def solve(
+    config: TrainConfig, game: Game, model: Model, replay: Replay, values: Values, proposals: Proposals, sign: int,
+    haste: int, numbers: SolverNumbers, key: PRNGKeyArray,
+) -> tuple[Values, Array]:  # fmt: skip
+    """All gradient steps of an episode for one problem; an easy one may be solved with haste: fewer, on less data."""
+    keys = jax.random.split(key, 3)
+    adversary = adversary_candidates(game, ALGORITHMS[config.algo].opponent)
+    starts = start_states(config, game, replay, config.pool // haste**2, keys[0])
+    rollouts = value_iteration.rollouts(
+        game, model, values.target, starts, proposals, adversary, jnp.float32(sign), numbers,
+        config.model_steps, keys[1],
+    )  # fmt: skip
+    updates = round(config.updates * game.horizon / haste)
+    return value_iteration.improve(
+        game, values, rollouts, adversary, jnp.float32(sign), numbers, config.batch, updates, keys[2]
+    )
+
+
+@compiled("config")
+def judge(
+    config: TrainConfig, game: Game, model: Model, replay: Replay, learner: LookAheadState, champion: AgentPolicy,
+    numbers: SolverNumbers, key: PRNGKeyArray,
+) -> dict[str, Array]:  # fmt: skip
+    """J^(o), J^(e), J^(p) of the chosen pair, what both critics say about the start, and J^(p) of the champion."""
+    pair = players(config, game, model, learner, numbers)
+    keys = jax.random.split(key)
+    j = bounds(contest(config, pair.policy, pair, model), keys[0])
+    origin = pair.policy.player.origin()
+    return {
+        "J_optimistic": j.optimistic, "J_expected": j.expected, "J_pessimistic": j.pessimistic,
+        "J_pessimistic_output": pessimistic(contest(config, champion, pair, model), keys[1]),
+        "agent_value": value(game, learner.agent.critic, origin, game.neutral),
+        "response_value": value(game, learner.response.critic, origin, game.neutral),
+    }  # fmt: skip
+
+
+def contest(config: TrainConfig, policy: AgentPolicy, pair: Pair, model: Model) -> Contest:
+    """A policy against the adversaries of a pair."""
+    player = policy.player
+
+    def along(critic: Critic) -> Slope:
+        def gradient(obs: Array, executed: Array, adversary: Array, mean: Array) -> Array:
+            if player.game.scope == "step":
+                return slope(player.game, critic, obs, player.adversary)[:, 0]
+            return jax.vmap(lambda o, abar: slope(player.game, critic, o, abar[None])[0])(obs, adversary)
+
+        return gradient
+
+    return Contest(
+        player.game, model, policy, deployed(config, pair, player.game), AdversaryPolicy(player), player.adversary,
+        along(player.critic), along(pair.response.player.critic), player.game.project, player.numbers.beta,
+    )  # fmt: skip
+
+
+def start_states(config: TrainConfig, game: Game, replay: Replay, n: int, key: PRNGKeyArray) -> Float[Array, "n p"]:
+    """Where model rollouts start: anywhere, and near what was seen."""
+    keys = jax.random.split(key, 4)
+    broad = round(config.broad * n)
+    seen = replay.data.obs[store.draw(replay, n - broad, keys[1])]
+    spread = jax.random.uniform(keys[3], (n - broad, 1), maxval=PERTURBATION)
+    seen = game.project(seen + spread * game.scale * jax.random.normal(keys[2], seen.shape))
+    return jnp.concatenate([game.sample(keys[0], broad), seen])
+
+
+def acting(config: TrainConfig, pair: Pair, game: Game) -> Acting:
+    """The pair on the host, one compiled call for each step."""
+    opponent = deployed(config, pair, game)
+
+    def act(obs: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        action, adversary = both(pair.policy, opponent, jnp.asarray(obs, jnp.float32))
+        return np.asarray(action), np.asarray(adversary)
+
+    return act
+
+
+@jax.jit
+def both(policy: AgentPolicy, opponent: Opponent, obs: Array) -> tuple[Array, Array]:
+    action = policy(obs)
+    return action, opponent(obs, action)

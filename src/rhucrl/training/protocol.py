@@ -1,0 +1,211 @@
+"""The protocol (`alg:R-HUCRL_protocol`): select, play, add, fit, calibrate; keep the best policy by J^(p)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from rhucrl import replay as store
+from rhucrl.algorithms import ALGORITHMS
+from rhucrl.config import TrainConfig
+from rhucrl.envs.game import Game, JaxGame
+from rhucrl.envs.zero_sum_env import ZeroSumEnv
+from rhucrl.errors import UsageError
+from rhucrl.models import calibration, ensemble
+from rhucrl.models.base import Model
+from rhucrl.models.ensemble import Ensemble
+from rhucrl.models.gaussian_process.model import GaussianProcess
+from rhucrl.models.known import KnownModel
+from rhucrl.play import Episode, play_in_jax, play_on_host
+from rhucrl.replay import Replay
+from rhucrl.runtime.compilation import compiled
+from rhucrl.runtime.timing import timed
+from rhucrl.solvers.actor_critic import solver as pathwise
+from rhucrl.solvers.look_ahead import solver as look_ahead
+from rhucrl.solvers.look_ahead.backup import SolverNumbers, unit
+from rhucrl.solvers.planner import solver as receding
+from rhucrl.training import theory_log as ledger
+
+TIE = 0.05  # a difference in J^(p) or returns that says nothing, in units of the critics: the later policy is output
+LEDGER = ("norm", "delta", "epsilon", "lipschitz", "oracle")  # options that no program depends on
+SOLVERS: dict[str, Any] = {"look-ahead": look_ahead, "actor-critic": pathwise, "planner": receding}
+
+
+class TrainingState(NamedTuple):
+    """Everything that a run needs to go on, bit for bit."""
+
+    model: Model
+    model_optimiser: Any
+    """The ensemble's optimiser; a Gaussian process' memory."""
+    learner: Any
+    replay: Replay
+    last: Any
+    output: Any
+    output_bound: Float[Array, ""]
+    """The lowest J^(p) that any episode gave the output policy."""
+    output_return: Float[Array, ""]
+    """The best real return of the policies that J^(p) could not tell from it."""
+    output_episode: Array
+
+
+def training_env(config: TrainConfig, env: ZeroSumEnv) -> ZeroSumEnv:
+    """An algorithm without an opponent learns on the nominal system."""
+    return env if ALGORITHMS[config.algo].opponent else env.at(0.0)
+
+
+def solver_of(config: TrainConfig, game: Game) -> Any:
+    """The module that solves both problems; by default, candidates where the whole game is small."""
+    return SOLVERS[config.solver or ("look-ahead" if isinstance(game, JaxGame) else "actor-critic")]
+
+
+def numbers(config: TrainConfig, episode: int) -> SolverNumbers:
+    rate = config.learning_rate / (1 + config.slowing * episode)
+    beta = 1.0 if config.beta == "theory" else config.beta  # beta_t is then in the model's own deviation
+    parts = (beta, config.discount, config.trace, rate, config.target_rate, config.average_rate, config.entropy)
+    return SolverNumbers(*(jnp.float32(x) for x in parts))
+
+
+def initial(config: TrainConfig, env: ZeroSumEnv) -> TrainingState:
+    """The state before the first episode."""
+    game, key = training_env(config, env).game, jax.random.key(config.seed)
+    build = compiled("config", "capacity", often=False)(fresh)
+    return build(programs(config), game, config.episodes * game.horizon, key)
+
+
+def programs(config: TrainConfig) -> TrainConfig:
+    """What the compiled programs depend on: runs of other seeds, lengths and strengths share them."""
+    plain = {"seed": 0, "episodes": 1, "random_episodes": 1, "strength": None, "beta": 1.0}
+    return dataclasses.replace(config, **plain, **{name: getattr(TrainConfig, name) for name in LEDGER})
+
+
+def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> TrainingState:
+    keys = jax.random.split(key, 3)
+    p, q, qbar = game.predicted_size, game.agent.size, game.adversary.size
+    solver = solver_of(config, game)
+    learner = solver.begin(config, game, keys[:2])
+    if config.model == "known":
+        model, optimiser = KnownModel(game), ()
+    elif config.model == "gp":
+        model, optimiser = ledger.begin(config, game, keys[2])
+    else:
+        model = ensemble.create(game, config.heads, config.model_width, keys[2], config.linear)
+        optimiser = ensemble.optimiser(jnp.float32(0)).init(eqx.filter(model.heads, eqx.is_array))
+    replay = store.empty(capacity, (p, q, qbar), config.heads)
+    pair = solver.players(config, game, model, learner, numbers(config, 0))
+    lowest = jnp.float32(-jnp.inf)
+    return TrainingState(model, optimiser, learner, replay, pair, pair, lowest, lowest, jnp.int32(-1))
+
+
+def deployed(config: TrainConfig, pair: Any, game: Game) -> Any:
+    """The adversary that plays the real episodes."""
+    return solver_of(config, game).deployed(config, pair, game)
+
+
+def value(config: TrainConfig, game: Game, state: TrainingState) -> Any:
+    """The critic of the agent's problem, as a batched function of observations."""
+    its = solver_of(config, game)
+    if not hasattr(its, "worth"):
+        raise UsageError("a planner learns no critic: take the value of an agent that has learned with networks")
+    return its.worth(config, game, state.model, state.replay, state.learner, numbers(config, 0))
+
+
+def select(
+    config: TrainConfig, game: Game, state: TrainingState, numbers: SolverNumbers, key: PRNGKeyArray
+) -> tuple[TrainingState, dict]:
+    """Solve both problems in the current model (`eq:rhucrl`), and estimate J of what came out."""
+    keys, solver = jax.random.split(key, 3), solver_of(config, game)
+    here = config, game, state.model, state.replay
+    learner, losses = timed("solving", solver.improve, *here, state.learner, numbers, keys[:2])
+    j = timed("evaluating", solver.judge, *here, learner, state.output.policy, numbers, keys[2])
+    pair = solver.players(config, game, state.model, learner, numbers)
+    return state._replace(learner=learner, last=pair), j | losses
+
+
+def crown(config: TrainConfig, game: Game, state: TrainingState, index: int, j: dict, earned: Array) -> TrainingState:
+    """Whether the policy that has just played becomes the output (`eq:rhucrl:output`): unless it is clearly worse.
+
+    The output policy's bound is the lowest J^(p) that any episode's model and adversaries gave it: an estimate of one
+    episode is too high where its adversaries were weak, and a maximum over episodes would look for such episodes.
+    Of policies that J^(p) cannot tell apart, real returns decide: no worst case is better than what was earned. (Alone
+    they would speak for the policy that has met the weakest adversary.) Where nobody plays against the agent, they are
+    what J estimates, and decide alone.
+    """
+    tie = TIE * unit(game)
+    bound = jnp.minimum(state.output_bound, j["J_pessimistic_output"])
+    better, best = j["J_pessimistic"] - bound, earned
+    alone = config.setting == "none" or ALGORITHMS[config.algo].deployed == "none"
+    if alone or jnp.abs(better) <= tie:
+        better, best = earned - state.output_return, jnp.maximum(earned, state.output_return)
+    if better < -tie:
+        return state._replace(output_bound=bound)
+    crowned = {"output": state.last, "output_bound": j["J_pessimistic"], "output_return": best}
+    return state._replace(**crowned, output_episode=jnp.int32(index))
+
+
+def play(config: TrainConfig, env: ZeroSumEnv, state: TrainingState, explore: bool, key: PRNGKeyArray) -> Episode:
+    """One episode on the real system with the selected pair (`explore`: with random actions), both fixed."""
+    solver, pair = solver_of(config, env.game), state.last
+    opponent = deployed(config, pair, env.game)
+    if isinstance(env.game, JaxGame):
+        return play_in_jax(env.game, pair.policy, opponent, explore, key)
+    return play_on_host(env, None if explore else solver.acting(config, pair, env.game), key)
+
+
+@compiled("config")
+def learn(
+    config: TrainConfig, state: TrainingState, episode: Episode, beta: Array, key: PRNGKeyArray
+) -> tuple[TrainingState, dict]:
+    """Judge the model on the new data, add them, refit and recalibrate."""
+    keys, (transitions, count, _) = jax.random.split(key), episode
+    over = jnp.cumsum(state.model.game.over(transitions.obs)) > 0  # what comes after an end is never imagined
+    real = ((jnp.arange(transitions.obs.shape[0]) < count) & ~over).astype(jnp.float32)
+    count = real.sum().astype(jnp.int32)
+    prediction = state.model.predict(*transitions[:3])
+    covered = calibration.coverage(prediction, transitions.following, beta, real)
+    metrics = {"coverage_confidence": covered.confidence, "coverage_predictive": covered.predictive}
+    error = jnp.square(prediction.mean - transitions.following)
+    metrics |= {"one_step_error": jnp.sqrt((real @ error.mean(-1)) / count)}
+    replay = store.add(state.replay, transitions, count, keys[0])
+    if isinstance(state.model, GaussianProcess):
+        metrics |= {"uncertainty": real @ jnp.square(prediction.epistemic / state.model.temperature).sum(-1)}
+    if not isinstance(state.model, Ensemble):
+        return state._replace(replay=replay), metrics
+    model, optimiser, fit = ensemble.fit(
+        eqx.tree_at(lambda m: m.temperature, state.model, jnp.float32(1)), state.model_optimiser, replay,
+        config.model_rounds, config.round, config.model_batch, jnp.float32(config.model_learning_rate), keys[1],
+    )  # fmt: skip
+    index, weight = store.validation(replay)
+    data = jax.tree.map(lambda x: x[index], replay.data)
+    temperature = calibration.temperature(model.predict(*data[:3]), data.following, weight)
+    model = eqx.tree_at(lambda m: m.temperature, model, jnp.maximum(temperature, config.minimum_temperature))
+    metrics |= {"temperature": temperature, "fit_steps": fit.steps, "validation_error": jnp.sqrt(fit.validation_mse)}
+    return state._replace(model=model, model_optimiser=optimiser, replay=replay), metrics
+
+
+def episode(config: TrainConfig, env: ZeroSumEnv, state: TrainingState, index: int) -> tuple[TrainingState, dict]:
+    """Episode `index`: from the state before it to the state after it, and what there is to say about it."""
+    env = training_env(config, env)
+    keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index), 3)
+    explore = index < config.random_episodes
+    asked, n, config = config, numbers(config, index), programs(config)
+    metrics: dict = {"episode": index}
+    if not explore:
+        state, selected = select(config, env.game, state, n, keys[0])
+        metrics |= selected
+    played = timed("collecting", play, config, env, state, explore, keys[1])
+    if not explore:
+        state = crown(config, env.game, state, index, metrics, played.earned)
+        metrics |= {"output_bound": state.output_bound, "output_return": state.output_return}
+    metrics |= {"return": played.earned, "steps": played.count}
+    state, learned = timed("fitting", learn, config, state, played, n.beta, keys[2])
+    if isinstance(state.model, GaussianProcess):
+        earned = None if explore else played.earned
+        state, told = timed("fitting", ledger.learn, asked, state, earned, learned.pop("uncertainty"))
+        learned |= told
+    metrics |= learned | {"output_episode": state.output_episode}
+    return state, {name: x.item() if hasattr(x, "item") else x for name, x in metrics.items()}

@@ -13,7 +13,7 @@ SPECS   := pyproject.toml constraints.txt
 
 help:
 	@echo "make demo      train, attack and compare two policies on the pendulum (about 5 minutes)"
-	@echo "make test      lint and run the whole test suite"
+	@echo "make test      lint, check types and run the whole test suite"
 	@echo "make test-pythons   train, resume, attack and film with the wheel on each of PYTHONS ($(PYTHONS)) that is found;"
 	@echo "               none newer than 3.11 is an error, unless ALLOW_ONE_PYTHON=1"
 	@echo "make lint      ruff's checks and formatting"
@@ -26,7 +26,7 @@ install: $(VENV)/.installed
 demo: $(VENV)/.installed
 	$(BIN)/rhucrl demo
 
-test: lint
+test: lint types
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 # Each Python has its own environment in .venvs; those that are not there are skipped.

@@ -1,12 +1,18 @@
-"""The rooms of the house: who may import whom, and one meaning for every class name."""
+"""The rooms of the house: who may import whom, one meaning for every class name, and the map from paper to code."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[1] / "src" / "rhucrl"
+import rhucrl
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "rhucrl"
+LABELS = set((ROOT / "tests" / "paper_labels.txt").read_text().split())
+KINDS = "eq|alg|ssec|sseq|section|sec|as|lem|lemma|thm|cor|fig|ineq|seq"
 
 # From the ground up: a room imports from those above it in this list, and from itself.
 ROOMS = (
@@ -77,3 +83,39 @@ def test_a_class_name_has_one_meaning():
             if isinstance(node, ast.ClassDef):
                 homes[node.name].append(name)
     assert {name: where for name, where in homes.items() if len(where) > 1} == {}
+
+
+def test_public_names_are_the_same_for_tools_and_at_run_time():
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    (checked,) = [node for node in tree.body if isinstance(node, ast.If)]
+    typed = defaultdict(set)
+    for node in checked.body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rhucrl"):
+            typed[node.module] |= {alias.name for alias in node.names}
+    assert typed == {home: set(names) for home, names in rhucrl._HOME.items()}
+    assert all(hasattr(rhucrl, name) for name in rhucrl.__all__)
+    assert (SOURCE / "py.typed").exists()
+
+
+def test_labels_are_the_papers():
+    """What a docstring cites is in the paper."""
+    for path in SOURCE.rglob("*.py"):
+        for label in re.findall(rf"`((?:{KINDS}):[^`]+)`", path.read_text()):
+            assert label in LABELS, f"{path.name} cites {label}"
+
+
+def test_the_map_leads_from_the_paper_to_the_code():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| `([^`]+:[^`]+)` \| [^|]+ \| `([^`]+)` \| `([^`]+)` \|$", text, re.M)
+    assert len(rows) > 20
+    for label, file, name in rows:
+        assert label in LABELS, label
+        source = (SOURCE / file).read_text()
+        defined = {node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        assert name in defined, f"{file} has no {name}"
+        assert label in source, f"{file} does not cite {label}"
+
+
+def test_every_room_is_in_the_drawing():
+    text = (ROOT / "docs" / "architecture.md").read_text().split("## From the paper")[0]
+    assert [room for room in ROOMS if f"`{room}`" not in text and f"`{room}/`" not in text] == []

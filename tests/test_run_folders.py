@@ -24,7 +24,8 @@ def training(monkeypatch):
     module = SimpleNamespace(
         calls=calls,
         train=lambda config, folder, progress: calls.append(("train", folder, config.seed)),
-        resume=lambda folder, episodes, progress: calls.append(("resume", folder, episodes)),
+        resume=lambda folder, episodes, progress, **_: calls.append(("resume", folder, episodes)),
+        env_named=lambda *_: None,
     )
     monkeypatch.setitem(sys.modules, "rhucrl.training.loop", module)
     monkeypatch.setattr("rhucrl.training.loop", module, raising=False)

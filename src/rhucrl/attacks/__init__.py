@@ -1,0 +1,1 @@
+"""Whose worst case: families of adversaries, searches for the worst one, the oracle, anybody's policy."""

@@ -1,7 +1,7 @@
 """The exact answer on the pendulum: dynamic programming over the true game on a (theta, omega) grid.
 
 One backward recursion serves two questions. With all agent actions as candidates it is the value of the
-game, max over agent of min over adversary (`eq:optimal_policy`): the oracle. With the actions of a fixed
+game, max over agent of min over adversary (`eq:objective`): the oracle. With the actions of a fixed
 policy it is that policy's worst case (`eq:performance` minimised over adversaries): the best response.
 
 The next angle depends only on the angle and on the unclipped next velocity w, so each backward step first

@@ -1,0 +1,1 @@
+"""Algorithms without a model: SAC and PPO for one or both players."""

@@ -1,0 +1,1 @@
+"""Networks: layers, critics, and the policies that act."""

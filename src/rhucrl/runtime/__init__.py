@@ -1,0 +1,1 @@
+"""What the program needs of the machine: compilation, processes, signals, time, the terminal."""

@@ -1,4 +1,5 @@
-"""J^(o), J^(e) and J^(p) of a pair of policies, by rollouts over the whole horizon in the hallucinated models.
+"""J^(o), J^(e) and J^(p) of a pair of policies, by rollouts over the whole horizon in the hallucinated models
+(`eq:optimistic_performance`, `eq:pessimistic_performance`).
 
 J^(p) is only as good as its adversary, so it is the minimum over the deployed adversary, the one of the agent's own
 problem, every constant one, and a few that stray from the deployed one at random. eta = 0 is always among the

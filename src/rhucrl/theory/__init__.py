@@ -1,0 +1,1 @@
+"""The bounds of the analysis, and games on which they can be tested."""

@@ -1,0 +1,1 @@
+"""Gaussian processes (`section:gp_models`): kernels, posterior, likelihood, and the model made of them."""

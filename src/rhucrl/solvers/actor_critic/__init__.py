@@ -1,0 +1,1 @@
+"""Actor-critic for both problems, in the model: for actions of any dimension."""

@@ -1,0 +1,1 @@
+"""Candidates and fitted value iteration: for games of few dimensions."""

@@ -1,0 +1,1 @@
+"""What is shown: the demonstration, pages, plots, films, and the benchmark of pieces."""

@@ -1,0 +1,1 @@
+"""Solvers of the two hallucinated problems (`eq:rhucrl`)."""

@@ -42,7 +42,7 @@ def training(monkeypatch):
 def test_help_and_mistakes_are_answered_without_jax(arguments):
     code = (
         "import sys, rhucrl.cli.main\n"
-        "try: rhucrl.cli.main(sys.argv[1:])\n"
+        "try: rhucrl.cli.main.main(sys.argv[1:])\n"
         "except SystemExit: pass\n"
         "assert not {'jax', 'numpy', 'matplotlib', 'gymnasium'} & set(sys.modules), 'heavy imports'"
     )

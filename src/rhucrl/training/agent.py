@@ -43,7 +43,7 @@ class Agent:
 
     def _clear(self) -> None:
         self.state: Any = None
-        self._players: Any = None
+        self._pair: Any = None
         self._folder: Path | None = None
         self.episodes = 0
         self.set_random_seed(self.config.seed)
@@ -51,7 +51,7 @@ class Agent:
     def __repr__(self) -> str:
         config = self.config
         place = f"{config.env}, {config.setting}" + (f" {config.strength:g}" if config.strength else "")
-        learned = f"{self.episodes} episodes" if self._players is not None else "not learned yet"
+        learned = f"{self.episodes} episodes" if self._pair is not None else "not learned yet"
         where = f", run in {self._folder}" if self._folder else ""
         return f"{NAMES.get(config.algo, 'Agent')}({place}, seed {config.seed}: {learned}{where})"
 
@@ -76,7 +76,7 @@ class Agent:
             raise UsageError(f"this agent has begun to learn, and its run {where}: leave run_dir out to go on with it")
 
         def after(state: Any, metrics: dict[str, Any]) -> Any:
-            self.state, self._players, self.episodes = state, state.output, metrics["episode"] + 1
+            self.state, self._pair, self.episodes = state, state.output, metrics["episode"] + 1
             return callback(metrics) if callback is not None else None
 
         with _shown(progress, verbose, done + episodes, f"{self.config.algo} {self.config.env}") as shown:
@@ -96,7 +96,7 @@ class Agent:
                     state = self._unsaved(longer, shown, after)
         if self._folder is not None:
             self.config = training.config_of(self._folder, Run.open(self._folder).config)
-        self.state, self._players = state, state.output
+        self.state, self._pair = state, state.output
         return self
 
     def _unsaved(self, config: TrainConfig, progress: Any, after: Any) -> Any:
@@ -132,9 +132,9 @@ class Agent:
 
     @property
     def pair(self) -> Any:
-        if self._players is None:
+        if self._pair is None:
             raise UsageError("this agent has not learned yet: call learn(), or rhucrl.load() a saved one")
-        return self._players
+        return self._pair
 
     @property
     def learned(self) -> Any:
@@ -217,7 +217,7 @@ def load(path: str | Path, env: Any = None, trust: bool = False) -> Agent:
     agent = object.__new__(CLASSES[config.algo])
     agent._env, agent.game, agent.config = env, saved.game, config
     agent._clear()
-    agent._players, agent._folder = saved.players, run.folder if run else None
+    agent._pair, agent._folder = saved.players, run.folder if run else None
     agent.episodes = len(run.metrics()) if run else config.episodes
     return agent
 

@@ -20,7 +20,7 @@ from test_protocol import TINY
 enable_cache()
 
 SMALL = {"seed": 0, "only": ("constant",), "grid": 20, **TINY}
-PLAN = demonstration.Plan({"seed": 0, **TINY}, SMALL["only"], SMALL["grid"])
+PLAN = demonstration.DemoPlan({"seed": 0, **TINY}, SMALL["only"], SMALL["grid"])
 NAMES = {"rh-ucrl": "RH-UCRL", "h-ucrl": "H-UCRL"}
 SEEN = {"seen before": 1.0}  # in the metrics of what is resumed; what begins anew does not have it
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from rhucrl.networks.layers import Perceptron, affine, smooth_gate, twice, twins
-from rhucrl.networks.policies import centred
+from rhucrl.networks.layers import Perceptron, affine, centred, smooth_gate, twice, twins
 
 
 @pytest.mark.parametrize("function", [smooth_gate, centred])

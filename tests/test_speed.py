@@ -90,6 +90,7 @@ def test_a_call_that_compiles_is_booked_as_compiling():
     assert lap["compiling"] > 0 == lap["solving"]
 
 
+@pytest.mark.filterwarnings("ignore:episode")  # so little is learned that the bounds are wrong
 def test_a_profiled_run_says_where_its_seconds_went(tmp_path, capsys):
     options = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
     run = str(tmp_path / "run")

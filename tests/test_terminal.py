@@ -188,7 +188,8 @@ def begin(*command: str | Path, **options) -> subprocess.Popen[str]:
 def code(body: str) -> list[str]:
     """A program whose `main` has this body."""
     lines = "".join(f"    {line}\n" for line in body.strip().splitlines())
-    head = "import hashlib, subprocess, sys, time\nfrom rhucrl import cli, interrupts, processes\n"
+    head = "import hashlib, subprocess, sys, time\nfrom rhucrl.cli import main as cli\n"
+    head += "from rhucrl.runtime import interrupts, processes\n"
     head += "from rhucrl.errors import UsageError\n"
     return [sys.executable, "-c", f"{head}def main():\n{lines}    return 0\nsys.exit(interrupts.run(main))"]
 
@@ -288,7 +289,7 @@ def test_the_second_interrupt_stops_at_once_and_ends_the_children(tmp_path):
 
 
 def test_a_signal_waits_until_a_child_is_ready_for_it():
-    body = "import time; time.sleep(0.3); from rhucrl import interrupts; interrupts.run(lambda: time.sleep(60))"
+    body = "import time; time.sleep(0.3); from rhucrl.runtime import interrupts; interrupts.run(lambda: time.sleep(60))"
     with start([sys.executable, "-c", body], sorted(os.sched_getaffinity(0))[0], stderr=subprocess.STDOUT) as child:
         child.send_signal(signal.SIGINT)
         assert (child.stdout.read(), child.wait()) == ("stopped\n", 130)

@@ -225,7 +225,7 @@ def test_an_interrupt_inside_an_import(arguments, sign, told, tmp_path):
     environment = slow_imports(tmp_path)
     if arguments.startswith("resume"):
         (tmp_path / "run").mkdir()
-        (tmp_path / "run" / "config.json").write_text("{}")  # it looks like a run, and what reads it takes long to import
+        (tmp_path / "run" / "config.json").write_text("{}")  # it looks like a run, which takes long to read
     process = begin(*background, *RHUCRL, *arguments.split(), cwd=tmp_path, env=environment)
     assert interrupted(process, sign) == (128 + sign, told)
 

@@ -12,14 +12,13 @@ SPECS   := pyproject.toml constraints.txt
 .PHONY: help install demo test test-pythons portable lint types clean
 
 help:
-	@echo "make demo      train, attack and compare two policies on the pendulum (about 5 minutes)"
-	@echo "make test      lint, check types and run the whole test suite"
-	@echo "make test-pythons   train, resume, attack and film with the wheel on each of PYTHONS ($(PYTHONS)) that is found;"
-	@echo "               none newer than 3.11 is an error, unless ALLOW_ONE_PYTHON=1"
-	@echo "make lint      ruff's checks and formatting"
-	@echo "make types     pyright"
-	@echo "make install   only make $(VENV)"
-	@echo "make clean     remove caches and built files; runs and $(VENV) stay"
+	@echo "make demo           train, attack and compare two policies on the pendulum (about 5 minutes)"
+	@echo "make test           lint, check types and run the whole test suite"
+	@echo "make test-pythons   try the built wheel on each of PYTHONS; fails if none is newer than 3.11, but for ALLOW_ONE_PYTHON=1"
+	@echo "make lint           ruff's checks and formatting"
+	@echo "make types          pyright"
+	@echo "make install        only make $(VENV)"
+	@echo "make clean          remove caches and built files; runs and $(VENV) stay"
 
 install: $(VENV)/.installed
 

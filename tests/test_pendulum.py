@@ -83,12 +83,13 @@ def test_equals_gymnasium_except_beyond_the_speed_limit():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_zero_strength_changes_nothing_bit_for_bit(kind):
-    base = rollout(Pendulum(0.0, kind="none"), energy, constant_adversary(jnp.ones(1)), KEY)
-    game = Pendulum(0.0, kind=kind)
-    for value in (game.adversary.low, game.adversary.high):
-        played = rollout(game, energy, constant_adversary(value), KEY)
-        np.testing.assert_array_equal(played.obs, base.obs)
-        np.testing.assert_array_equal(played.reward, base.reward)
+    with jax.disable_jit():  # XLA may round two programs of the same arithmetic differently: each operation by itself
+        base = rollout(Pendulum(0.0, horizon=60, kind="none"), energy, constant_adversary(jnp.ones(1)), KEY)
+        game = Pendulum(0.0, horizon=60, kind=kind)
+        for value in (game.adversary.low, game.adversary.high):
+            played = rollout(game, energy, constant_adversary(value), KEY)
+            np.testing.assert_array_equal(played.obs, base.obs)
+            np.testing.assert_array_equal(played.reward, base.reward)
 
 
 @pytest.mark.parametrize("kind", ("adversarial", "parameter"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import os
 import subprocess
@@ -244,6 +245,17 @@ def test_a_game_of_ones_own_class_is_given(tmp_path):
         rhucrl.load(tmp_path / "policy")
     again = rhucrl.load(tmp_path / "policy", env=game)
     np.testing.assert_array_equal(again.predict(np.ones(1))[0], agent.predict(np.ones(1))[0])
+
+
+def test_a_policy_that_was_saved_without_its_game_is_still_read(tmp_path, observation):
+    """Earlier versions saved the players alone; the environment's name says the rest, unless it is somebody's own."""
+    agent = rhucrl.SAC(rhucrl.make("pendulum", "adversarial", horizon=5), **TINY).learn(1)
+    save_tree(tmp_path / "old", agent.pair, {"config": dataclasses.asdict(agent.config)})
+    again = rhucrl.load(tmp_path / "old").predict(observation, deterministic=True)[0]
+    np.testing.assert_array_equal(again, agent.predict(observation, deterministic=True)[0])
+    save_tree(tmp_path / "own", agent.pair, {"config": dataclasses.asdict(agent.config) | {"env": "os:abort"}})
+    with pytest.raises(UsageError, match="env="):
+        rhucrl.load(tmp_path / "own")
 
 
 def test_an_adversary_of_another_setting_is_not_played(tmp_path):

@@ -94,6 +94,8 @@ def test_an_agent_that_has_not_learned_says_so(env, tmp_path):
 def test_mistakes_are_told(env, tmp_path):
     with pytest.raises(rhucrl.UsageError, match="rh-ucrl"):
         rhucrl.Agent(env, "rhucrl")
+    with pytest.raises(rhucrl.UsageError, match="did you mean 'width'"):
+        rhucrl.RHUCRL(env, widht=7)
     with pytest.raises(rhucrl.UsageError, match="pendulum"):
         rhucrl.make("pendulun")
     with pytest.raises(rhucrl.UsageError):

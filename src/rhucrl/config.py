@@ -198,6 +198,9 @@ class TrainConfig:
     @classmethod
     def preset(cls, env: str, speed: Speed = "fast", numbers_of: str | None = None, **given: Any) -> TrainConfig:
         """The configuration for an environment: its preset (or that of `numbers_of`), and what is given."""
+        for name in given:
+            if name not in cls.__dataclass_fields__:
+                raise unknown("option", name, cls.__dataclass_fields__)
         numbers = preset(numbers_of or env, given.get("algo", cls.algo), speed, given.get("solver"))
         return cls(**{"env": env, **numbers, **given})
 

@@ -24,6 +24,7 @@ from rhucrl.cli.attack import Attack, Evaluate, RunFolder
 from rhucrl.cli.bench import Bench
 from rhucrl.cli.completion import Completion
 from rhucrl.cli.envs import CheckEnv, Video
+from rhucrl.cli.mistakes import one_line
 from rhucrl.cli.theory import Theory
 from rhucrl.config import Speed, TrainConfig, preset
 from rhucrl.envs import ENVIRONMENTS, HORIZON, NAMES, STRENGTH, Mixture, Reward, Scope, Setting
@@ -281,7 +282,7 @@ def _parse(arguments: list[str]) -> Any:
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise UsageError(_one_line(told.getvalue())) from None
+        raise UsageError(one_line(told.getvalue())) from None
 
 
 def _with_presets(arguments: list[str]) -> dict[str, Any]:
@@ -305,27 +306,6 @@ def _with_presets(arguments: list[str]) -> dict[str, Any]:
     if ":" in env:  # it may have chosen its setting itself
         fields.append(("setting", Setting | None, None))
     return COMMANDS | {"train": dataclasses.make_dataclass("Train", fields, bases=(Train,), frozen=True)}
-
-
-def _one_line(box: str) -> str:
-    """tyro's message without its frame, and with the nearest choice."""
-    lines = [line.strip("│| ") for line in box.splitlines() if not line.startswith(("╭", "╰", "+"))]
-    parts = " ".join(";" if set(line) <= {"─", "-"} else line for line in lines).split(" ; ")
-    text = "; ".join(part for part in parts if not part.startswith(("For full helptext", "Argument helptext")))
-    if found := re.search(r"invalid choice '(.*?)' for argument '(.*?)'\. Expected one of \((.*)\)", text):
-        given, argument, choices = found.groups()
-        return str(unknown(argument, given, re.findall(r"'(.*?)'", choices)))
-    if found := re.search(r"Unrecognized (?:or misplaced )?options: ([^\s,;]+)", text):
-        near = re.search(r"Perhaps you meant:.*?(--[\w-]+)|Similar.*?(--[\w-]+)", text[found.end() :])
-        near = near or re.search(r"(--[\w-]+)", re.sub(r"--help", "", text[found.end() :]))
-        hint = f"did you mean {next(filter(None, near.groups()))}?" if near else "--help shows the valid ones"
-        return f"unknown option {found[1]}: {hint}"
-    if found := re.search(
-        r"Error parsing (--\S+): no type matching (\S+) could be instantiated from \['(.*?)'\]", text
-    ):
-        option, kinds, given = found.groups()
-        return f"{option} is {given!r}; it must be {kinds.replace('|', ' or ').replace('{', '').replace('}', '')}"
-    return text or "bad usage: --help shows the options"
 
 
 def _train(config: TrainConfig, folder: Path, tensorboard: bool, profiled: bool, begun: bool = False) -> None:

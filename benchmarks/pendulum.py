@@ -61,7 +61,7 @@ def one(options: dict) -> dict:
 
     enable_cache()
     began = time.process_time()
-    config = TrainConfig(**options)
+    config = TrainConfig.preset(**options)
     env = env_of(config)
     game, state, episodes = env.game, protocol.initial(config, env), []
     for index in range(config.episodes):

@@ -29,9 +29,9 @@ def main() -> None:
     from rhucrl.training import protocol
     from rhucrl.training.loop import env_of
 
-    config = TrainConfig()
+    config = TrainConfig.preset()
     env, n = env_of(config), protocol.numbers(config, 0)
-    game, states = env.game, [protocol.initial(TrainConfig(seed=seed), env) for seed in range(seeds)]
+    game, states = env.game, [protocol.initial(TrainConfig.preset(seed=seed), env) for seed in range(seeds)]
     keys = jax.random.split(jax.random.key(0), seeds)
 
     def solve(model, replay, learner, key):

@@ -5,15 +5,17 @@ And the way into games that are not.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rhucrl.config import TrainConfig, options_with
 from rhucrl.envs.game import Box, Execution, JaxGame, join
 from rhucrl.models.base import Prediction
+from rhucrl.options import options_of
 from rhucrl.runtime.compilation import enable_cache
 
 enable_cache()
@@ -135,3 +137,11 @@ def solution(game: Probe, discount: float, actions=ACTIONS, shoves=SHOVES, reach
     a = q.min(-1).argmax(-1)
     row = q[np.arange(GRID.size), a]
     return Solution(value, np.broadcast_to(actions, q.shape[:2])[np.arange(GRID.size), a], shoves[row.argmin(-1)])
+
+
+def having(options: dict[str, Any], **choice: Any) -> dict[str, Any]:
+    """The choice, and those of some options that a run with it has."""
+    config = TrainConfig.preset(**choice)
+    parts = [options_with(type(its), config.algo) for its in (config.model, config.solver) if its]
+    names = {*options_of(TrainConfig), *(flag for part in parts for flag in part)}
+    return {name: value for name, value in options.items() if name in names} | choice

@@ -121,8 +121,9 @@ def test_a_class_learns_by_its_row(name):
     settings = getattr(EVERY[CLASSES[name]], "settings", ("adversarial",))
     env = rhucrl.make("pendulum", setting=settings[-1], horizon=20)
     agent = getattr(rhucrl, name)(env, seed=3, width=7)
-    expected = {"algo": CLASSES[name], "setting": settings[-1], "horizon": 20, "seed": 3, "width": 7}
+    expected = {"algo": CLASSES[name], "setting": settings[-1], "horizon": 20, "seed": 3}
     assert {option: getattr(agent.config, option) for option in expected} == expected
+    assert agent.config.solver.width == 7
     assert agent.env is env
 
 

@@ -16,7 +16,8 @@ KINDS = "eq|alg|ssec|sseq|section|sec|as|lem|lemma|thm|cor|fig|ineq|seq"
 
 # From the ground up: a room imports from those above it in this list, and from itself.
 ROOMS = (
-    "errors", "algorithms", "config", "runtime", "statistics", "storage", "envs", "networks", "replay", "play",
+    "errors", "algorithms", "options", "presets", "config", "runtime",
+    "statistics", "storage", "envs", "networks", "replay", "play",
     "models", "hallucination", "solvers", "model_free", "theory", "training", "attacks", "experiments", "cli",
 )  # fmt: skip
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import rhucrl
+from probes import having
 from rhucrl import play as episodes
 from rhucrl.algorithms import MODEL_FREE
 from rhucrl.attacks import worst_case as attack
@@ -78,7 +79,8 @@ def saddle():
 
 
 def learned(algo, game, episodes, **options):
-    numbers = {"discount": DISCOUNT, "width": 32, "random_episodes": 2, "horizon": game.horizon, **options}
+    numbers = {"discount": DISCOUNT, "width": 32, "horizon": game.horizon, **options}
+    numbers |= {"random_episodes": 2} if MODEL_FREE[algo].learner == "off-policy" else {}
     config = TrainConfig.preset("pendulum", algo=algo, episodes=episodes, **numbers)
     env, protocol = ZeroSumEnv(game), training.protocol_of(config)
     state = protocol.initial(config, env)
@@ -211,7 +213,7 @@ HOME = {"ep-opt": "parameter", "domain-randomization": "parameter", "ar-ddpg": "
 @pytest.mark.parametrize("algo", MODEL_FREE)
 @pytest.mark.parametrize("env", ["pendulum", "inverted-pendulum"])
 def test_a_run_goes_on_to_the_same_numbers_and_can_be_attacked(algo, env, tmp_path):
-    config = TrainConfig.preset(env, algo=algo, setting=HOME.get(algo, "adversarial"), episodes=7, **TINY)
+    config = TrainConfig.preset(env, episodes=7, **having(TINY, algo=algo, setting=HOME.get(algo, "adversarial")))
     training.train(config, tmp_path / "whole")
     training.train(dataclasses.replace(config, episodes=4), tmp_path / "part")
     training.resume(tmp_path / "part", 7)
@@ -237,7 +239,7 @@ def test_a_run_goes_on_to_the_same_numbers_and_can_be_attacked(algo, env, tmp_pa
 
 def test_a_run_that_diverges_ends_and_keeps_what_was_good(tmp_path, monkeypatch, capsys):
     arguments = ["train", "pendulum", "--algo", "ppo", "--episodes", "4", "--run-dir", str(tmp_path / "run")]
-    options = [word for name, value in TINY.items() for word in (f"--{name}", str(value))]
+    options = [word for name, value in TINY.items() if name != "batch" for word in (f"--{name}", str(value))]
     original = on_policy.episode
 
     def broken(config, env, state, index):

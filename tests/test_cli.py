@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ import pytest
 from rhucrl.cli import main as cli
 from rhucrl.config import TrainConfig
 from rhucrl.errors import DiskError, UsageError, unknown
+from rhucrl.options import Ensemble, LookAhead, options_of
 from rhucrl.runtime.processes import run_side_by_side
 from rhucrl.runtime.progress import Progress
 from rhucrl.storage.runs import Run
@@ -32,7 +35,7 @@ def training(monkeypatch):
     module = SimpleNamespace(train=lambda *_, **__: None, resume=lambda *_, **__: None, env_named=lambda *_: None)
     monkeypatch.setitem(sys.modules, "rhucrl.training.loop", module)
     monkeypatch.setattr("rhucrl.training.loop", module, raising=False)
-    monkeypatch.setattr(cli, "_keep_compiled", lambda: None)
+    monkeypatch.setattr("rhucrl.cli.train.keep_compiled", lambda: None)
     return module
 
 
@@ -55,9 +58,9 @@ def test_the_version_is_told():
 
 
 def test_every_option_is_explained():
-    text = run("train", "--help").stdout
-    for name in TrainConfig.__dataclass_fields__:
-        assert name == "env" or f"--{name.replace('_', '-')}" in text
+    text = run("train", "--setting", "action", "--help").stdout
+    for name in {*options_of(TrainConfig), *options_of(Ensemble), *options_of(LookAhead)} - {"env", "seed"}:
+        assert re.search(rf"--{name.replace('_', '-')}[ ,]", text), name
     assert "TensorBoard" in text
     assert all(command in run("--help").stdout for command in cli.COMMANDS)
 
@@ -126,11 +129,11 @@ def test_train_hands_over_the_configuration_and_the_folder(training, tmp_path, m
     assert cli.main(["train", "pendulum", "--seed", "3", "--strength", ".3", "--episodes", "7"]) == 0
     assert cli.main(["train", "--run-dir", "here", "--tensorboard"]) == 0
     assert seen[0] == (
-        TrainConfig(strength=0.3, episodes=7, seed=3),
+        TrainConfig.preset(strength=0.3, episodes=7, seed=3),
         Path("runs/pendulum-adversarial-rh-ucrl/seed-3"),
         7,
     )
-    assert seen[1][:2] == (TrainConfig(), Path("here"))
+    assert seen[1][:2] == (TrainConfig.preset(), Path("here"))
     assert (tmp_path / "here" / "tensorboard").is_dir()
 
 
@@ -147,7 +150,7 @@ def test_an_environment_brings_its_defaults_wherever_it_stands(training, tmp_pat
     assert seen == [
         TrainConfig.preset("hopper", width=99),
         TrainConfig.preset("hopper", width=50),
-        TrainConfig(),
+        TrainConfig.preset(),
         TrainConfig.preset("hopper"),
         TrainConfig.preset("hopper", linear=False),
         TrainConfig.preset("hopper"),
@@ -165,7 +168,7 @@ def test_stopping_says_how_to_go_on(training, tmp_path, capsys):
 
 
 def test_resume_warns_of_other_versions(training, tmp_path, capsys, monkeypatch):
-    Run.create(tmp_path / "run", TrainConfig()).close()
+    Run.create(tmp_path / "run", TrainConfig.preset()).close()
     config = tmp_path / "run" / "config.json"
     config.write_text(config.read_text().replace('"jax": "', '"jax": "0.0.'))
     seen = []
@@ -188,7 +191,7 @@ def test_several_seeds_become_commands_of_their_own(monkeypatch, capsys):
         assert command.seeds == (seed,)
         assert command.run_dir == Path(f"d/seed-{seed}")
         assert command.tensorboard
-        assert command._config(0) == TrainConfig(strength=0.3, setting="action")
+        assert command.configuration(0) == TrainConfig.preset(strength=0.3, setting="action")
 
 
 def test_commands_run_side_by_side_each_on_its_core(capfd):
@@ -246,3 +249,73 @@ def test_progress_on_a_terminal_is_a_bar(monkeypatch):
 
 def test_unknown_names_without_a_near_one_list_all():
     assert str(unknown("setting", "zzz", ["none", "action"])) == "unknown setting 'zzz': choose from none, action"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--population", "7"], "--population is an option of --algo rap"),
+        (["--algo", "ppo", "--population", "7"], "--population is an option of --algo rap"),
+        (["--kernel", "linear"], "--kernel is an option of --model gp"),
+        (["--algo", "sac", "--plan-steps", "7"], "--plan-steps is an option of --solver planner"),
+        (["--algo", "rarl", "--random-episodes", "2"], "--random-episodes is no option of --algo rarl"),
+        (["--algo", "sac", "--model", "gp"], "--model is no option of --algo sac"),
+        (["--speed", "full"], "--speed full is for --solver actor-critic"),
+        (["--random-episodes", "5", "--episodes", "1"], "--random-episodes is 5; the run has 1 --episodes"),
+        (["--beta", "nan"], "--beta is nan; it must be finite"),
+        (["--learning-rate", "inf"], "--learning-rate is inf; it must be finite"),
+        (["--discount", "2"], "--discount is 2; it must lie in [0, 1]"),
+        (["--config", "nowhere.json"], "nowhere.json cannot be read"),
+    ],
+)
+def test_an_option_that_does_not_apply_is_refused(arguments, told, capsys):
+    assert cli.main(["train", "pendulum", *arguments]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_help_shows_what_is_chosen_with_the_defaults_that_are_used():
+    rarl = run("train", "hopper", "--algo", "rarl", "--help").stdout
+    assert "--rollouts" in rarl and not {"--heads", "--beta", "--population", "--reward", "--model"} & set(rarl.split())
+    assert "(default: 1000)" in rarl
+    assert "--kernel-fit" in run("train", "--model", "gp", "--help").stdout
+    assert run("train", "--alg", "x", "--help").returncode == 0
+
+
+@pytest.mark.parametrize("name", ["options.toml", "options.json", "run.json"])
+def test_options_come_from_a_file_and_what_is_typed_comes_before_them(name, training, tmp_path):
+    config, seen = TrainConfig.preset("hopper", heads=7, batch=9, seed=5), []
+    training.train = lambda config, folder, progress: seen.append(config)
+    texts = {
+        "options.toml": 'env = "hopper"\nbatch = 9\nseed = 5\n[model]\nkind = "ensemble"\nheads = 7\n',
+        "options.json": json.dumps(config.tree()),
+        "run.json": json.dumps({"format": 1, "versions": {}, "config": config.tree()}),
+    }
+    (tmp_path / name).write_text(texts[name])
+    given = ["--config", str(tmp_path / name), "--run-dir"]
+    assert cli.main(["train", *given, str(tmp_path / "a")]) == 0
+    assert cli.main(["train", *given, str(tmp_path / "b"), "--heads", "3"]) == 0
+    assert seen == [config, TrainConfig.preset("hopper", heads=3, batch=9, seed=5)]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[1]", "holds no options"), ("{", "is no JSON"), ('{"hedas": 3}', "did you mean 'heads'?"),
+        ('{"model": {"kind": "ensmble"}}', "did you mean 'ensemble'?"), ('{"env": 3}', "env is 3"),
+        ('{"model": {"kind": "ensemble", "kernel": "linear"}}', "unknown option of ensemble 'kernel'"),
+        ('{"heads": "many"}', "--heads is 'many'; it must be a whole number"), ("[" * 100_000, "is no JSON"),
+    ],
+)  # fmt: skip
+def test_a_file_of_options_is_checked(text, told, tmp_path, capsys):
+    (tmp_path / "options.json").write_text(text)
+    assert cli.main(["train", "--config", str(tmp_path / "options.json")]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_dry_run_prints_the_tree_and_its_cost_and_makes_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["train", "inverted-pendulum", "--heads", "7", "--dry-run"]) == 0
+    tree, _, rest = capsys.readouterr().out.rpartition("}\n")
+    assert TrainConfig.of_tree(json.loads(tree + "}")) == TrainConfig.preset("inverted-pendulum", heads=7)
+    assert "CPU time" in rest and "minutes" in rest and "memory" in rest
+    assert [*tmp_path.iterdir()] == []

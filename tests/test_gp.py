@@ -153,7 +153,7 @@ def transitions(n: int, seed: int = 0, noise: float = 0.02) -> Transitions:
 
 
 def config(**options) -> TrainConfig:
-    return TrainConfig(**{"model": "gp", "points": 64, **options})
+    return TrainConfig.preset(**{"model": "gp", "points": 64, **options})
 
 
 def learned(config: TrainConfig, *batches: Transitions):

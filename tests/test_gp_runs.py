@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probes import GRID, Probe, enable_cache, solution
+from probes import GRID, Probe, enable_cache, having, solution
 from rhucrl.algorithms import ALGORITHMS
 from rhucrl.cli.main import main
 from rhucrl.config import TrainConfig
@@ -40,7 +40,7 @@ LEDGER = {
 
 @functools.cache
 def run(case: str):
-    return play(TrainConfig(**GP | CASES[case]), 4)
+    return play(TrainConfig.preset(**having(GP, **CASES[case], model="gp")), 4)
 
 
 def test_the_cases_are_all_algorithms_and_both_solvers():
@@ -80,8 +80,8 @@ def test_beta_of_the_theory_widens_what_is_hallucinated():
 @pytest.mark.slow
 def test_a_stopped_run_goes_on_to_the_same_numbers_and_its_policy_is_loaded(tmp_path):
     options = GP | CASES["best-response"]
-    training.train(TrainConfig(**options), tmp_path / "whole")
-    training.train(TrainConfig(**options | {"episodes": 2}), tmp_path / "part")
+    training.train(TrainConfig.preset(**options), tmp_path / "whole")
+    training.train(TrainConfig.preset(**options | {"episodes": 2}), tmp_path / "part")
     training.resume(tmp_path / "part", episodes=4)
     whole, part = ((tmp_path / name / "metrics.jsonl").read_bytes() for name in ("whole", "part"))
     assert whole == part
@@ -97,9 +97,9 @@ def test_rh_ucrl_with_a_linear_kernel_plays_the_probe_as_if_it_knew_its_dynamics
     game, discount, told = Probe(certain=True), 0.95, {}
     env: Any = types.SimpleNamespace(game=game)
     for model in ("known", "gp"):
-        config = TrainConfig(
-            model=model, kernel="linear", points=16, discount=discount, episodes=6, updates=20.0, pool=256,
-            acting_points=17,
+        config = TrainConfig.preset(
+            model=model, discount=discount, episodes=6, updates=20.0, pool=256, acting_points=17,
+            **({"kernel": "linear", "points": 16} if model == "gp" else {}),
         )  # fmt: skip
         state = protocol.fresh(protocol.programs(config), game, 6 * game.horizon, jax.random.key(0))
         for index in range(config.episodes):

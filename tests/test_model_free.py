@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import rhucrl
-from rhucrl.model_free.sac import Batch, Options, SACPlayer, begin, memory, unit_policy, update
+from rhucrl.model_free.sac import Batch, SACOptions, SACPlayer, begin, memory, unit_policy, update
 from rhucrl.networks.layers import twice
 
-OPTIONS = Options(width=32, batch=64, learning_rate=3e-3, every=8)
+OPTIONS = SACOptions(width=32, batch=64, learning_rate=3e-3, every=8)
 
 
 def solved(players, reward, updates=1500, goes_on=0.0, discount=0.99):

@@ -350,7 +350,7 @@ def test_a_run_that_plans(tmp_path, capsys):
 @pytest.mark.parametrize("env", ["pendulum", "inverted-pendulum"])
 def test_a_trained_critic_ends_a_plan(env, tmp_path):
     env = rhucrl.make(env, horizon=12)
-    tiny = {"model_rounds": 1, "model_width": 8, "width": 8, "features": 4, "pool": 16, "batch": 10, "model_steps": 2}
+    tiny = {"model_rounds": 1, "model_width": 8, "width": 8, "batch": 10, "model_steps": 2}
     agent = rhucrl.RHUCRL(env, **tiny).learn(2, run_dir=tmp_path / "run")
     agent = rhucrl.load(tmp_path / "run")
     planner = rhucrl.Planner(env, agent, value=agent.value, horizon=3, samples=100, rounds=1)

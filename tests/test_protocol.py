@@ -67,7 +67,7 @@ def play(config: TrainConfig, episodes: int) -> Told:
 
 @functools.cache
 def run(case: str) -> Told:
-    return play(TrainConfig(**TINY | CASES[case]), 4)
+    return play(TrainConfig.preset(**TINY | CASES[case]), 4)
 
 
 def same(one, other) -> bool:
@@ -246,5 +246,5 @@ def test_transitions_follow_one_another():
 def test_a_seed_decides_everything():
     told = run("rh-ucrl")
     assert play(told.config, 4).metrics == told.metrics
-    other = play(TrainConfig(**TINY | CASES["rh-ucrl"], seed=1), 1)
+    other = play(TrainConfig.preset(**TINY | CASES["rh-ucrl"], seed=1), 1)
     assert other.metrics[0]["return"] != told.metrics[0]["return"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import sys
 from pathlib import Path
@@ -29,7 +28,7 @@ def training(monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "rhucrl.training.loop", module)
     monkeypatch.setattr("rhucrl.training.loop", module, raising=False)
-    monkeypatch.setattr(cli, "_keep_compiled", lambda: None)
+    monkeypatch.setattr("rhucrl.cli.train.keep_compiled", lambda: None)
     return module
 
 
@@ -43,7 +42,7 @@ def started(monkeypatch):
 
 def make_run(folder: Path, done: int, **options) -> Path:
     """A run's folder with so many episodes done."""
-    with Run.create(folder, TrainConfig(**options)) as run:
+    with Run.create(folder, TrainConfig.preset(**options)) as run:
         for episode in range(done):
             run.save_checkpoint(episode, {"x": 1.0})
             run.save_policy({"x": 1.0})
@@ -66,8 +65,8 @@ def test_runs_are_found_in_the_order_of_their_numbers(tmp_path):
 
 
 def test_runs_are_grouped_by_all_options_but_the_seed():
-    rows = [TrainConfig(seed=0), TrainConfig(seed=1, algo="h-ucrl", beta=0.5), TrainConfig(seed=7)]
-    configs = [dataclasses.asdict(row) for row in rows]
+    rows = [TrainConfig.preset(seed=0), TrainConfig.preset(seed=1, algo="h-ucrl", beta=0.5), TrainConfig.preset(seed=7)]
+    configs = [row.tree() for row in rows]
     assert groups_of(configs) == {"algo rh-ucrl": [0, 2], "algo h-ucrl": [1]}
     assert groups_of(configs[::2]) == {"": [0, 1]}
     assert groups_of([{"algo": "a", "beta": 1}, {"algo": "a", "beta": 2}, {"algo": "b", "beta": 2}]) == {
@@ -78,10 +77,10 @@ def test_runs_are_grouped_by_all_options_but_the_seed():
 
 
 def test_a_run_is_the_same_if_all_of_its_options_are(tmp_path):
-    options = {"episodes": 3, "lengthscale": (1.0, 2.0)}
+    options = {"episodes": 3, "model": "gp", "lengthscale": (1.0, 2.0)}
     make_run(tmp_path / "run", 2, **options)
-    assert same_run(tmp_path / "none", TrainConfig()) is None
-    run = same_run(tmp_path / "run", TrainConfig(**options))
+    assert same_run(tmp_path / "none", TrainConfig.preset()) is None
+    run = same_run(tmp_path / "run", TrainConfig.preset(**options))
     assert (run.done, run.progress, run.is_finished(), run.is_finished(2)) == (2, "2 of 3 episodes", False, True)
     shutil.rmtree(tmp_path / "run" / "policy")
     assert not run.is_finished(2)  # resume shall write it again
@@ -91,7 +90,7 @@ def test_a_run_is_the_same_if_all_of_its_options_are(tmp_path):
         ({"lengthscale": (1.0,)}, "--lengthscale"),
     ]:
         with pytest.raises(UsageError, match=told):
-            same_run(tmp_path / "run", TrainConfig(**{**options, **other}))
+            same_run(tmp_path / "run", TrainConfig.preset(**{**options, **other}))
 
 
 @pytest.mark.parametrize("done", [None, 0, 1, 2])
@@ -140,7 +139,7 @@ def test_tensorboard_may_be_asked_for_when_going_on(training, tmp_path):
 
 
 def test_the_lock_still_refuses(tmp_path, capsys):
-    with Run.create(tmp_path / "run", TrainConfig(episodes=2)):
+    with Run.create(tmp_path / "run", TrainConfig.preset(episodes=2)):
         assert cli.main(["train", "--episodes", "2", "--run-dir", str(tmp_path / "run")]) == 2
     assert "is in use by process" in capsys.readouterr().err
 

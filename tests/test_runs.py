@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import json
 import os
@@ -18,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from rhucrl.config import TrainConfig
 from rhucrl.errors import DiskError, UsageError
 from rhucrl.storage import runs
 from rhucrl.storage.runs import Run, read_meta, save_tree
@@ -45,18 +45,14 @@ def play(run: Run, first: int, last: int) -> None:
 
 
 def test_a_run_keeps_its_configuration_metrics_and_two_checkpoints(tmp_path):
-    @dataclasses.dataclass(frozen=True)
-    class Config:
-        env: str = "pendulum"
-        strength: float | None = None
-
-    with Run.create(tmp_path / "run", Config()) as run:
+    config = TrainConfig.preset("hopper", heads=7)
+    with Run.create(tmp_path / "run", config) as run:
         assert run.load_checkpoint(state(0)) is None
         play(run, 1, 5)
         run.save_policy(state(5), {"return": jnp.float32(2)})
         run.save_policy(state(4), name="policy-last")
     run = Run.open(tmp_path / "run")
-    assert run.config == {"env": "pendulum", "strength": None}
+    assert run.config["model"]["heads"] == 7 and TrainConfig.of_tree(run.config) == config
     assert {"python", "rhucrl", "jax", "numpy", "equinox", "mujoco"} <= set(run.versions)
     assert run.changed_versions() == {}
     assert [row["episode"] for row in run.metrics()] == [1, 2, 3, 4, 5]

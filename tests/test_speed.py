@@ -12,7 +12,8 @@ import pytest
 from jax._src.array import ArrayImpl
 
 from rhucrl.cli.main import _parse, main
-from rhucrl.config import TrainConfig, preset
+from rhucrl.config import TrainConfig
+from rhucrl.errors import UsageError
 from rhucrl.experiments import bench
 from rhucrl.runtime.timing import Clock, profile, timed
 from rhucrl.solvers.actor_critic import update as actor_critic
@@ -103,16 +104,18 @@ def test_a_profiled_run_says_where_its_seconds_went(tmp_path, capsys):
 
 def test_full_speed_is_the_papers_number_of_updates():
     full = TrainConfig.preset("half-cheetah", "full")
-    assert (full.updates, full.width, full.model_width) == (2.0, 200, 200)
-    assert preset("half-cheetah")["updates"] < 2
-    assert preset("pendulum", speed="full") == preset("pendulum")
+    assert (full.solver.updates, full.solver.width, full.model.width) == (2.0, 200, 200)
+    assert TrainConfig.preset("half-cheetah").solver.updates < 2
+    with pytest.raises(UsageError, match="--speed full is for --solver actor-critic"):
+        TrainConfig.preset("pendulum", "full")
 
 
 @pytest.mark.parametrize("option", [["--speed", "full"], ["--speed=full"]])
 def test_the_command_line_has_the_numbers_of_its_speed(option):
-    assert _parse(["train", "hopper", *option]).updates == 2.0
-    assert _parse(["train", "hopper", *option, "--updates", "0.5"]).updates == 0.5
-    assert _parse(["train", "hopper"]).updates == preset("hopper")["updates"]
+    def updates(*words):
+        return _parse(["train", "hopper", *words]).configuration(0).solver.updates
+
+    assert (updates(*option), updates(*option, "--updates", "0.5"), updates()) == (2.0, 0.5, 1.0)
 
 
 @pytest.mark.parametrize(

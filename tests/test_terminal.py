@@ -107,7 +107,11 @@ def test_completion_knows_what_the_help_shows(capsys, monkeypatch):
             for name in re.findall(r"--[\w-]+", line)
         }  # fmt: skip
         known = {name for option in command.options() for name in option.names} - {"--version"}
-        assert shown - set(re.findall(r"--[\w-]+", command.help)) == known, command.path
+        shown -= set(re.findall(r"--[\w-]+", command.help))
+        if command.path == ("train",):  # which shows the options of what is chosen
+            assert shown < known and {"--heads", "--model-width", "--kernel", "--no-linear"} <= known
+        else:
+            assert shown == known, command.path
 
 
 def test_fish_completes(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import json
 import os
 import subprocess
@@ -26,7 +25,7 @@ from rhucrl.training import loop as training
 enable_cache()
 
 TINY = {"width": 8, "batch": 8, "updates": 0.1, "random_episodes": 1}
-MODEL = {"model_width": 8, "model_rounds": 1, "round": 2, "model_steps": 2, "solver": "planner", "plan_steps": 2,
+MODEL = {"model_width": 8, "model_rounds": 1, "round": 2, "solver": "planner", "plan_steps": 2,
          "plan_samples": 100, "plan_rounds": 1, "model_batch": 8}  # fmt: skip
 
 
@@ -59,7 +58,7 @@ def marker(tmp_path, monkeypatch):
 def hostile_run(folder: Path, name: str) -> None:
     """A run of one's own environment whose files name somebody's code."""
     agent = rhucrl.SAC(own(), **TINY).learn(1, run_dir=folder)
-    options = training.TrainConfig(**{**vars(agent.config), "env": name})
+    options = training.TrainConfig.preset(**{**vars(agent.config), "env": name})
     agent.config = options
     agent.save(folder / "policy")
     agent.save(folder / "trained", adversary="trained")
@@ -250,10 +249,10 @@ def test_a_game_of_ones_own_class_is_given(tmp_path):
 def test_a_policy_that_was_saved_without_its_game_is_still_read(tmp_path, observation):
     """Earlier versions saved the players alone; the environment's name says the rest, unless it is somebody's own."""
     agent = rhucrl.SAC(rhucrl.make("pendulum", "adversarial", horizon=5), **TINY).learn(1)
-    save_tree(tmp_path / "old", agent.pair, {"config": dataclasses.asdict(agent.config)})
+    save_tree(tmp_path / "old", agent.pair, {"config": agent.config.tree()})
     again = rhucrl.load(tmp_path / "old").predict(observation, deterministic=True)[0]
     np.testing.assert_array_equal(again, agent.predict(observation, deterministic=True)[0])
-    save_tree(tmp_path / "own", agent.pair, {"config": dataclasses.asdict(agent.config) | {"env": "os:abort"}})
+    save_tree(tmp_path / "own", agent.pair, {"config": agent.config.tree() | {"env": "os:abort"}})
     with pytest.raises(UsageError, match="env="):
         rhucrl.load(tmp_path / "own")
 

@@ -156,7 +156,7 @@ def test_without_imageio_the_remedy_is_told(monkeypatch, tmp_path):
 
 def test_the_command_films_a_run_against_each_adversary(tmp_path, capsys, monkeypatch):
     agent = SimpleNamespace(
-        config=TrainConfig(horizon=20),
+        config=TrainConfig.preset(horizon=20),
         env=make("pendulum", "adversarial", horizon=20),
         predict=lambda obs, deterministic: (np.ones(1), None),
         adversary=lambda obs, time: jnp.array([1.2, 0.8]),

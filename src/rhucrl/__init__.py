@@ -30,6 +30,14 @@ if TYPE_CHECKING:  # for tools: the same names as in _HOME, which a test compare
     from rhucrl.errors import SimulationError as SimulationError
     from rhucrl.errors import UsageError as UsageError
     from rhucrl.experiments.video import record as record
+    from rhucrl.options import ActorCritic as ActorCritic
+    from rhucrl.options import Ensemble as Ensemble
+    from rhucrl.options import GaussianProcess as GaussianProcess
+    from rhucrl.options import Known as Known
+    from rhucrl.options import LookAhead as LookAhead
+    from rhucrl.options import OffPolicy as OffPolicy
+    from rhucrl.options import OnPolicy as OnPolicy
+    from rhucrl.options import RecedingHorizon as RecedingHorizon
     from rhucrl.solvers.planner.controller import Planner as Planner
     from rhucrl.training.agent import ARDDPG as ARDDPG
     from rhucrl.training.agent import HUCRL as HUCRL
@@ -56,6 +64,9 @@ _HOME = {
         "EPOpt", "DomainRandomization", "SAC", "PPO", "load",
     ),
     "rhucrl.config": ("TrainConfig",),
+    "rhucrl.options": (
+        "ActorCritic", "Ensemble", "GaussianProcess", "Known", "LookAhead", "OffPolicy", "OnPolicy", "RecedingHorizon",
+    ),
     "rhucrl.envs": ("make",),
     "rhucrl.envs.check_env": ("check_env",),
     "rhucrl.envs.disturbances": ("Forces", "Masses"),

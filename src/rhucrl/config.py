@@ -1,23 +1,41 @@
-"""Every option of a training run, in one frozen dataclass; importable without JAX."""
+"""What is trained: a task, an algorithm, and the options of one model and one solver; importable without JAX."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal
 
-from rhucrl.algorithms import MODEL_FREE
+from rhucrl.algorithms import ALGORITHMS, MODEL_FREE
 from rhucrl.errors import UsageError, unknown
+from rhucrl.options import (
+    LEARNERS,
+    MODELS,
+    PARTS,
+    SOLVERS,
+    ActorCritic,
+    Ensemble,
+    LookAhead,
+    OnPolicy,
+    Option,
+    Options,
+    check,
+    option,
+    options_of,
+)
+from rhucrl.presets import Speed, preset
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """What is learned, by which algorithm, and with which numbers."""
+    """The tree of a run's options. `TrainConfig.preset` builds it from names and numbers."""
 
     env: str = "pendulum"
     """The environment (see `rhucrl list envs`)."""
     setting: Literal["none", "adversarial", "action", "parameter"] = "adversarial"
     """The adversary's means: forces (pendulum: gravity and mass), a share of the action, an episode's mass, nothing."""
-    strength: float | None = None
+    strength: float | None = option(None, 0)
     """Strength of the adversary; pendulum: alpha in [0, 1), by default .2 (parameter: .8); robots: newtons, by default
     10 (action: alpha in [0, 1), .3; parameter: share of the range of masses in [0, 1], 1)."""
     scope: Literal["step", "episode"] | None = None
@@ -28,7 +46,7 @@ class TrainConfig:
     """The pendulum's reward: dense, or only near the upright rest, minus the cost of the action."""
     action_cost: float | None = None
     """The pendulum's cost c of the squared action; by default .001 (sparse: .05)."""
-    horizon: int | None = None
+    horizon: int | None = option(None, 1, 1_000_000)
     """Steps per episode; by default the environment's: 200 of the pendulum, 50 of the reacher, 1000 of the others."""
 
     algo: Literal[
@@ -36,158 +54,22 @@ class TrainConfig:
         "domain-randomization", "sac", "ppo",
     ] = "rh-ucrl"  # fmt: skip
     """A row of the algorithm table (see `rhucrl list algos`)."""
-    model: Literal["ensemble", "gp", "known"] = "ensemble"
-    """A learned model, an ensemble or (small systems) a Gaussian process, or the true dynamics (to test the solver)."""
-    solver: Literal["look-ahead", "actor-critic", "planner"] | None = None
-    """Candidates and look-ahead (small games: the pendulum's default), networks (the robots' default), or plans."""
-    seed: int = 0
+    seed: int = option(0, 0, 2**32 - 1)
     """Seed of everything random."""
-    episodes: int = 30
+    episodes: int = option(30, 1, 1_000_000)
     """Episodes on the real system, the random ones included."""
-    random_episodes: int = 1
+    random_episodes: int = option(1, 1, 1_000_000)
     """Episodes of random actions at the start."""
-    beta: float | Literal["theory"] = 1.0
-    """Width of the confidence interval that eta hallucinates in; of a Gaussian process also `theory`: beta_t."""
 
-    discount: float = 0.998
-    """Discount of the critics; returns are always reported undiscounted."""
-    model_steps: int = 4
-    """Steps of a model rollout."""
-    trace: float = 0.9
-    """lambda of the max-min returns along a rollout."""
-    updates: float = 2.0
-    """Gradient steps of each problem per step of the environment."""
-    batch: int = 48
-    """Rollouts per gradient step (each has `model_steps` states)."""
-    lanes: int = 5
-    """Actor-critic: adversaries that each start state is rolled out against, the network's among them; a batch has
-    as many fewer start states."""
-    pool: int = 1024
-    """Model rollouts made per episode."""
-    broad: float = 0.3
-    """Share of the rollouts that start anywhere, the others at perturbed states of the replay (robots: at perturbed
-    ones, the others at plain ones)."""
-    learning_rate: float = 2e-3
-    """Adam's step size for the solver's networks."""
-    slowing: float = 0.125
-    """The step size falls as 1 / (1 + slowing * episode)."""
-    entropy: float = -1.0
-    """Actor-critic: the entropy that the agent's policy is held at, per action in [-1, 1] (all alike: .69)."""
-    innovations: Literal["drawn", "recorded"] = "drawn"
-    """Actor-critic: what an imagined step adds to its prediction: noise that is drawn from the model, or what the model
-    missed of the real step that followed the start state."""
-    target_rate: float = 0.02
-    """Polyak rate of the target critics."""
-    average_rate: float = 0.004
-    """Polyak rate of the critics that act."""
-    features: int = 128
-    """Waves in front of a critic."""
-    frequency: float = 0.64
-    """Standard deviation of the waves' initial frequencies, in turns per unit of the observation's scale."""
-    width: int = 64
-    """Width of a critic's two hidden layers."""
-    agent_points: int = 3
-    """Agent's candidate actions per dimension while learning."""
-    acting_points: int = 7
-    """Agent's candidate actions per dimension while acting."""
-
-    plan_steps: int = 30
-    """Planner: steps of a plan."""
-    plan_samples: int = 200
-    """Planner: rollouts of a round, of the agent's plans against some of the adversary's."""
-    plan_elite: float = 0.2
-    """Planner: the share of the plans that the search is refitted to."""
-    plan_rounds: int = 5
-    """Planner: rounds of each of the two phases."""
-    plan_discount: float = 0.99
-    """Planner: discount along a plan."""
-
-    exploration: float = 0.1
-    """AR-DDPG: standard deviation of the noise of its actions, in units of half their range."""
-    rollouts: int = 4
-    """On-policy: episodes of a batch."""
-    passes: int = 80
-    """On-policy: gradient steps on a batch, at most."""
-    divergence: float = 0.0075
-    """On-policy: the policy's steps end where it has moved so far from the one that played (Kullback-Leibler)."""
-    clip: float = 0.2
-    """PPO: how far a ratio of probabilities may leave 1."""
-    population: int = 5
-    """RAP: adversaries, one of which is drawn for each episode."""
-    kept: float = 0.2
-    """EP-Opt: the share of a batch's episodes, the worst ones, that is learned from."""
-
-    heads: int = 5
-    """Members of the ensemble."""
-    model_width: int = 64
-    """Width of a member's two hidden layers."""
-    model_learning_rate: float = 2e-3
-    """Adam's step size for the ensemble."""
-    model_rounds: int = 10
-    """At most so many rounds of gradient steps per fit; early stopping may end it sooner."""
-    round: int = 25
-    """Gradient steps of a round: the ensemble is validated after each."""
-    model_batch: int = 256
-    """Transitions per gradient step of a fit."""
-    linear: bool = False
-    """Whether the ensemble only learns what a linear model leaves over."""
-    minimum_temperature: float = 1.0
-    """Recalibration never shrinks the epistemic uncertainty below this factor."""
-
-    kernel: Literal["linear", "squared-exponential", "sum", "product"] = "squared-exponential"
-    """Gaussian process: the kernel; sum and product are those of the two others."""
-    kernel_fit: bool = True
-    """Gaussian process: fit length scales, signal and noise (maximum likelihood, when the data have doubled), or keep
-    those that are given."""
-    lengthscale: tuple[float, ...] = (1.0,)
-    """Gaussian process: length scale of every input, or one for each, in units of half the input's range."""
-    signal: float = 0.25
-    """Gaussian process: standard deviation of a change before any data, in units of the observation's scale."""
-    noise: float = 0.01
-    """Gaussian process: standard deviation of the noise, in units of the signal."""
-    ridge: Literal["noise", "theory"] = "noise"
-    """Gaussian process: lambda is the noise's variance, or the theory's pH."""
-    points: int = 384
-    """Gaussian process: as many data as are kept as they are; all others are seen through the best of them."""
-    norm: float = 1.0
-    """Theory: B_f, the bound on the norm of each output in the kernel's space, in units of the signal."""
-    delta: float = 0.1
-    """Theory: the probability that beta_t may fail with."""
-    epsilon: float = 100.0
-    """Theory: how far below the optimum the output policy's worst case may be."""
-    lipschitz: tuple[float, ...] = ()
-    """Theory: L_f, L_sigma, L_pi, L_pibar and L_r; by default they are estimated."""
-    oracle: float | None = None
-    """Theory: the game's true value (`rhucrl oracle`), for the regret."""
+    model: Any = dataclasses.field(default_factory=Ensemble)
+    """The options of the dynamics model; None of an algorithm without one."""
+    solver: Any = dataclasses.field(default_factory=LookAhead)
+    """The options of what finds the policies: of a solver in the model, or of a learner without one."""
 
     def __post_init__(self) -> None:
-        for name in ("lengthscale", "lipschitz"):  # JSON knows no tuples
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-        for name, least in LEAST.items():
-            if (given := getattr(self, name)) not in (None, "theory") and given < least:
-                option = name.replace("_", "-")
-                raise UsageError(f"--{option} is {given}; it must be at least {least}")
-        for name in ("algo", "model", "kernel", "ridge", "innovations"):
-            choices = get_args(get_type_hints(TrainConfig)[name])
-            if getattr(self, name) not in choices:
-                raise unknown(name, getattr(self, name), choices)
-        if self.strength is not None and not 0 <= self.strength < float("inf"):
-            raise UsageError(f"--strength is {self.strength}; it must be finite and at least 0")
-        for name in ("discount", "trace", "broad", "kept", "delta", "plan_discount", "plan_elite"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}; it must lie in [0, 1]")
-        if self.points > 5000:
-            raise UsageError(f"--points is {self.points}; it must be at most 5000: beyond them the best are chosen")
-        if self.beta == "theory" and self.model != "gp":
-            raise UsageError(f"--beta theory is for --model gp: --model {self.model} needs a number")
-        if self.lipschitz and len(self.lipschitz) != 5:
-            raise UsageError(
-                f"--lipschitz has {len(self.lipschitz)} numbers; it needs L_f, L_sigma, L_pi, L_pibar, L_r"
-            )
-        positive = {"lengthscale": min(self.lengthscale, default=0), "signal": self.signal, "noise": self.noise,
-                    "delta": self.delta, "epsilon": self.epsilon}  # fmt: skip
-        if wrong := [f"--{name} is {given:g}" for name, given in positive.items() if not given > 0]:
-            raise UsageError(f"{wrong[0]}; it must be positive")
+        check(self)
+        if getattr(self.solver, "beta", 0) == "theory" and self.model.kind != "gp":
+            raise UsageError(f"--beta theory is for --model gp: --model {self.model.kind} needs a number")
         row = MODEL_FREE.get(self.algo)
         if row is not None and self.setting not in row.settings:
             made = " or ".join(row.settings)
@@ -196,69 +78,134 @@ class TrainConfig:
             raise UsageError(f"--algo {self.algo} has an adversary that acts at every step: leave --scope out")
 
     @classmethod
-    def preset(cls, env: str, speed: Speed = "fast", numbers_of: str | None = None, **given: Any) -> TrainConfig:
-        """The configuration for an environment: its preset (or that of `numbers_of`), and what is given."""
+    def preset(
+        cls, env: str = "pendulum", speed: Speed = "fast", numbers_of: str | None = None, **given: Any
+    ) -> TrainConfig:
+        """The preset of an environment (or of `numbers_of`) and an algorithm, and over it what is given.
+
+        Options of the model and the solver are given by their names on the command line (`heads=7`), or as a part
+        (`model=Ensemble(heads=7)`), of which only what was written counts. An option that nothing chosen here has is
+        refused.
+        """
+        top = options_of(cls)
+        algo = top["algo"].check(given.get("algo", cls.algo))
+        numbers = preset(numbers_of or env, algo, speed)
+        kinds = _kinds(algo, {**numbers, **{part: given[part] for part in PARTS if given.get(part)}})
+        if speed != "fast" and kinds["solver"] is not ActorCritic:
+            raise UsageError(f"--speed {speed} is for --solver actor-critic: leave it out")
+        owned = {part: options_with(kind, algo) for part, kind in kinds.items()}
         for name in given:
-            if name not in cls.__dataclass_fields__:
-                raise unknown("option", name, cls.__dataclass_fields__)
-        numbers = preset(numbers_of or env, given.get("algo", cls.algo), speed, given.get("solver"))
-        return cls(**{"env": env, **numbers, **given})
+            if name not in (*top, *PARTS, *owned["model"], *owned["solver"]):
+                raise foreign(name, algo)
+        if kinds["solver"] is OnPolicy and "random_episodes" in given:
+            raise UsageError(f"--random-episodes is no option of --algo {algo}: it learns from its first episode on")
+        parts: dict[str, Any] = {}
+        for part, kind in kinds.items():
+            ours = algo in MODEL_FREE or kind in (Ensemble, SOLVERS[numbers["solver"]])  # else they are another's
+            values = {its.field: numbers[flag] for flag, its in owned[part].items() if ours and flag in numbers}
+            if isinstance(its := given.get(part), Options):
+                values |= {name: getattr(its, name) for name in its.given}
+            values |= {its.field: given[flag] for flag, its in owned[part].items() if flag in given}
+            parts[part] = kind(**values) if kind else None
+        place = {name: value for name, value in {**numbers, **given}.items() if name in top}
+        config = cls(**{"env": env, **place, **parts})
+        if config.random_episodes > config.episodes:
+            raise UsageError(f"--random-episodes is {config.random_episodes}; the run has {config.episodes} --episodes")
+        return config
+
+    def tree(self) -> dict[str, Any]:
+        """As JSON has it: `model` and `solver` are objects that name their kind."""
+        parts = {name: getattr(self, name) for name in PARTS}
+        named = {name: its and {"kind": its.kind, **dataclasses.asdict(its)} for name, its in parts.items()}
+        return {name: getattr(self, name) for name in options_of(type(self))} | named
+
+    @classmethod
+    def of_tree(cls, tree: Mapping[str, Any]) -> TrainConfig:
+        """The configuration that `tree` wrote, or the flat record of an earlier version, which had unused options."""
+        top, algo = options_of(cls), tree.get("algo", cls.algo)
+        earlier = isinstance(tree.get("model"), str)
+        record = dict(tree) if earlier else flat(tree)
+        if lost := [name for name in record if name not in (*top, *PARTS, *every_option())]:
+            raise unknown("option", lost[0], [*top, *every_option()])
+        if algo in MODEL_FREE:
+            record |= {"model": None, "solver": None}
+        elif record.get("solver") is None:
+            record["solver"] = preset(record.get("env", cls.env), algo)["solver"]
+        parts: dict[str, Any] = {}
+        for part, kind in _kinds(top["algo"].check(algo), record).items():
+            values = (
+                {its.field: record[flag] for flag, its in options_of(kind).items() if flag in record} if kind else {}
+            )
+            parts[part] = kind(**values) if kind else None
+        return cls(**{name: record[name] for name in top if name in record}, **parts)
 
 
-# A corner of eta's box is sqrt(p) standard deviations away. On large systems beta holds it at about one: what an
-# optimist with beta = 1 hopes for there has nothing to do with what follows, nor has what the pessimist fears.
-NETWORKS = {
-    "episodes": 50, "beta": 0.2, "discount": 0.99, "model_steps": 3, "broad": 0.0, "trace": 0.5, "updates": 0.7,
-    "batch": 128, "width": 128, "learning_rate": 3e-4, "slowing": 0.0, "target_rate": 0.02, "model_width": 128,
-    "model_learning_rate": 2e-3, "model_rounds": 20, "round": 100, "model_batch": 64, "linear": True,
-}  # fmt: skip
-LEGS = NETWORKS | {
-    "episodes": 60, "discount": 0.998, "model_steps": 4, "trace": 0.9, "updates": 1.0, "batch": 32, "width": 96,
-    "learning_rate": 5e-4, "slowing": 0.1, "entropy": -0.33, "model_width": 96, "model_rounds": 10,
-}  # fmt: skip
-PRESETS: dict[str, dict[str, Any]] = {
-    "pendulum": {},
-    "inverted-pendulum": NETWORKS | {
-        "episodes": 30, "beta": 1.0, "model_steps": 20, "broad": 0.5, "trace": 0.9, "updates": 0.3, "batch": 120,
-        "width": 64, "learning_rate": 1e-3, "model_width": 32,
-    },
-    "hopper": LEGS,
-    "swimmer": NETWORKS | {"beta": 1.0, "innovations": "recorded"},
-    "walker": LEGS | {"discount": 0.995},
-    "reacher": NETWORKS | {
-        "episodes": 100, "beta": 1.0, "model_steps": 5, "trace": 0.9, "updates": 6.0, "batch": 64,
-        "learning_rate": 1e-3, "model_rounds": 10, "round": 50,
-    },
-}  # fmt: skip
-
-
-Speed = Literal["fast", "full"]
-FULL = {"updates": 2.0, "batch": 100, "width": 200, "model_width": 200}  # two updates per step, as in the paper
-
-OFF_POLICY = {
-    "episodes": 200, "discount": 0.99, "updates": 1.0, "batch": 256, "width": 256, "learning_rate": 3e-4,
-    "slowing": 0.0, "target_rate": 0.005,
-}  # fmt: skip
-ON_POLICY = {"episodes": 1000, "discount": 0.99, "trace": 0.95, "width": 64, "learning_rate": 3e-4, "slowing": 0.0}
-
-
-PLANNER = {"beta": 0.2}  # a search finds more to hope for than the critics' gradients do: docs/attempts.md
-
-
-def preset(env: str, algo: str = "rh-ucrl", speed: Speed = "fast", solver: str | None = None) -> dict[str, Any]:
-    """What differs from the pendulum's numbers; robots and environments of one's own share most of it."""
+def _kinds(algo: str, given: Mapping[str, Any]) -> dict[str, type[Options] | None]:
+    """The kind of model and solver that an algorithm has, of those that are given by name or as options."""
     if algo in MODEL_FREE:
-        row = MODEL_FREE[algo]
-        numbers = OFF_POLICY if row.learner == "off-policy" else ON_POLICY
-        return numbers | ({"rollouts": 10} if row.worst_only else {})
-    numbers = PRESETS.get(env, NETWORKS)
-    numbers = numbers | FULL if numbers and speed == "full" else numbers
-    return numbers | PLANNER if solver == "planner" else numbers
+        learner = MODEL_FREE[algo].learner
+        if wrong := [part for part in PARTS if given.get(part) and _name(given[part]) != learner]:
+            raise UsageError(
+                f"--{wrong[0]} is no option of --algo {algo}: choose one of {', '.join(ALGORITHMS)}, or leave it out"
+            )
+        return {"model": None, "solver": LEARNERS[learner]}
+    return {"model": _kind("model", given.get("model", "ensemble"), MODELS),
+            "solver": _kind("solver", given["solver"], SOLVERS)}  # fmt: skip
 
 
-LEAST = {
-    "horizon": 1, "episodes": 1, "random_episodes": 1, "beta": 0, "model_steps": 1, "updates": 0, "batch": 1, "pool": 4,
-    "features": 1, "width": 1, "agent_points": 2, "acting_points": 2, "heads": 2, "model_width": 1, "model_rounds": 1,
-    "model_batch": 1, "round": 1, "plan_steps": 2, "plan_samples": 100, "plan_rounds": 1, "seed": 0, "exploration": 0,
-    "rollouts": 1, "passes": 1, "population": 1, "points": 8, "norm": 0,
-}  # fmt: skip
+def _kind(part: str, given: Any, kinds: Mapping[str, type[Options]]) -> type[Options]:
+    if _name(given) not in kinds:
+        raise unknown(part, str(_name(given)), kinds)
+    return kinds[_name(given)]
+
+
+def _name(part: Any) -> Any:
+    return part.kind if isinstance(part, Options) else part
+
+
+def options_with(kind: type[Options] | None, algo: str) -> dict[str, Option]:
+    """The options of a part that an algorithm uses, by their names on the command line."""
+    every = options_of(kind) if kind else {}
+    return {flag: its for flag, its in every.items() if not its.rule.algos or algo in its.rule.algos}
+
+
+def every_option() -> dict[str, list[type[Options]]]:
+    """Whose the options of parts are, by their names on the command line."""
+    owners: dict[str, list[type[Options]]] = {}
+    for kind in (*MODELS.values(), *SOLVERS.values(), *LEARNERS.values()):
+        for flag in options_of(kind):
+            owners.setdefault(flag, []).append(kind)
+    return owners
+
+
+def foreign(name: str, algo: str) -> UsageError:
+    """The mistake of giving an option that belongs to something that is not chosen."""
+    owners = every_option()
+    if name not in owners:
+        return unknown("option", name, [*options_of(TrainConfig), *PARTS, *owners])
+    homes: list[str] = []
+    for kind in owners[name]:
+        algos = options_of(kind)[name].rule.algos or [a for a, row in MODEL_FREE.items() if row.learner == kind.kind]
+        part = "model" if kind.kind in MODELS else "solver"
+        homes += [f"--algo {a}" for a in algos] if kind.kind in LEARNERS else [f"--{part} {kind.kind}"]
+    return UsageError(
+        f"--{name.replace('_', '-')} is an option of {' and '.join(homes)}, "
+        f"which this run (--algo {algo}) does not use: leave it out, or choose that"
+    )
+
+
+def flat(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A tree, or what somebody wrote of one, as options by their names on the command line."""
+    options: dict[str, Any] = {}
+    for name, value in tree.items():
+        if name not in PARTS or not isinstance(value, Mapping):
+            options[name] = value
+            continue
+        kind = _kind(name, value.get("kind"), MODELS if name == "model" else SOLVERS | LEARNERS)
+        flags = {its.field: flag for flag, its in options_of(kind).items()}
+        options[name] = kind.kind
+        for field, its in value.items():
+            if field != "kind" and field not in flags:
+                raise unknown(f"option of {kind.kind}", field, flags)
+            options |= {flags[field]: its} if field != "kind" else {}
+    return options

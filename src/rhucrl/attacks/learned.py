@@ -13,11 +13,11 @@ from rhucrl.attacks.arena import Actor, Arena
 from rhucrl.attacks.families import WIDTH, Member, member
 from rhucrl.envs.zero_sum_env import AdversaryView, ZeroSumEnv
 from rhucrl.model_free.off_policy import Practice, on_host, practise
-from rhucrl.model_free.sac import Options, ReplayMemory, SACLearner, SACPlayer, begin, memory, update
+from rhucrl.model_free.sac import ReplayMemory, SACLearner, SACOptions, SACPlayer, begin, memory, update
 from rhucrl.networks.layers import Perceptron
 from rhucrl.play import seed_of
 
-OPTIONS = Options(width=WIDTH, batch=128, every=16, learning_rate=1e-3)
+OPTIONS = SACOptions(width=WIDTH, batch=128, every=16, learning_rate=1e-3)
 RANDOM = {"step": 1, "episode": 20}  # episodes of random actions at the start
 
 
@@ -57,7 +57,7 @@ def learn_adversary(
 
 def practise_once(
     env: ZeroSumEnv, players: tuple[SACPlayer, ...], act: Actor, learner: SACLearner, store: ReplayMemory,
-    options: Options, exploration: float | None, key: PRNGKeyArray,
+    options: SACOptions, exploration: float | None, key: PRNGKeyArray,
 ) -> Practice:  # fmt: skip
     """`off_policy.practise` where the adversary acts once: an episode is one transition, which ends.
 

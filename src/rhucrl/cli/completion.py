@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
-import itertools
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -16,6 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, ge
 from tyro.conf import Positional, Suppress
 
 from rhucrl.cli.envs import AGAINST
+from rhucrl.cli.fields import field_texts
 from rhucrl.envs import NAMES
 
 KNOWN = {"ENV": NAMES, "--env": NAMES, "--against": AGAINST}  # words for what may be any text
@@ -79,7 +78,7 @@ def described(commands: Mapping[str, type]) -> Command:
 
 
 def _command(path: tuple[str, ...], kind: type) -> Command:
-    arguments, commands, texts = [Argument(("--help",), "show the help", flag=True)], [], _texts(kind)
+    arguments, commands, texts = [Argument(("--help",), "show the help", flag=True)], [], field_texts(kind)
     hints = get_type_hints(kind, include_extras=True)
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
@@ -88,7 +87,8 @@ def _command(path: tuple[str, ...], kind: type) -> Command:
         if inner:  # a union of commands, each with its name
             commands += [_command((*path, mark.name), its) for its, mark, *_ in inner]
         elif Suppress not in marks:
-            arguments.append(_argument(field.name, _bare(hint), marks, texts.get(field.name, "")))
+            text = next((mark.help for mark in marks if getattr(mark, "help", None)), texts.get(field.name, ""))
+            arguments.append(_argument(field.name, _bare(hint), marks, text))
     return Command(path, _short(inspect.getdoc(kind) or ""), arguments, commands)
 
 
@@ -119,18 +119,6 @@ def _leaves(hint: Any) -> Iterator[Any]:
     else:
         for part in get_args(hint):
             yield from _leaves(part)
-
-
-def _texts(kind: type) -> dict[str, str]:
-    """The strings below the fields of a dataclass."""
-    texts = {}
-    for base in reversed([base for base in kind.__mro__ if dataclasses.is_dataclass(base)]):
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
-        body: list[Any] = tree.body  # type: ignore[attr-defined]
-        for field, text in itertools.pairwise(body):
-            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-                texts[ast.unparse(field.target)] = ast.literal_eval(text.value)
-    return texts
 
 
 def _short(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 import resource
@@ -25,6 +24,7 @@ from rhucrl.attacks.worst_case import worst_case
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
 from rhucrl.errors import DiskError
+from rhucrl.experiments.flops import gflop
 from rhucrl.replay import Replay, Transitions
 from rhucrl.runtime.compilation import cache_folder
 from rhucrl.runtime.progress import ShowsProgress
@@ -50,25 +50,6 @@ class Piece(NamedTuple):
     work: Callable[[], Any]
     per: float = 1.0
     gflop: float | None = None
-
-
-def gflop(program: Any) -> float:
-    """Of all products of matrices in a traced program, with every turn of its loops; the rest is a few per cent."""
-
-    def inside(value: Any) -> float:
-        if isinstance(value, tuple | list):
-            return sum(map(inside, value))
-        program = getattr(value, "jaxpr", value)
-        return sum(map(of, program.eqns)) if hasattr(program, "eqns") else 0.0
-
-    def of(equation: Any) -> float:
-        given = equation.params
-        if equation.primitive.name == "dot_general":
-            summed = [equation.invars[0].aval.shape[i] for i in given["dimension_numbers"][0][0]]
-            return 2e-9 * equation.outvars[0].aval.size * math.prod(summed)
-        return given.get("length", 1) * inside(list(given.values()))
-
-    return inside(program)
 
 
 def paper_sized(**given: Any) -> TrainConfig:
@@ -122,16 +103,16 @@ def pendulum_update(config: TrainConfig) -> tuple[Callable[[], Any], Callable[[]
 
     def one(values: Any, points: Any) -> float:
         pool = value_iteration.rollouts(
-            game, its.state.model, values.target, game.starts(key, config.batch),
+            game, its.state.model, values.target, game.starts(key, config.solver.batch),
             lambda obs: jnp.broadcast_to(points, (*obs.shape[:-1], *points.shape)), adversary, sign, its.numbers,
-            config.model_steps, key,
+            config.solver.model_steps, key,
         )  # fmt: skip
-        rest = adversary, sign, its.numbers, config.batch, 1, key
+        rest = adversary, sign, its.numbers, config.solver.batch, 1, key
         step = jax.jit(lambda values, pool: value_iteration.improve(game, values, pool, *rest))
         return gflop(step.trace(values, pool).jaxpr)
 
     work = lambda: look_ahead.improve(*its.here, learner, its.numbers, jax.random.split(key))  # noqa: E731
-    points = look_ahead.agent_candidates(game.agent, config.agent_points)
+    points = look_ahead.agent_candidates(game.agent, config.solver.agent_points)
     return work, lambda: one(learner.agent, points) + one(learner.response, points[:1]) / 2  # it makes half as many
 
 
@@ -154,7 +135,7 @@ def pieces(folder: Path) -> list[Piece]:
         Piece("matrix product, 1024 x 1024", lambda: product(side), gflop=2 * SIDE**3 / 1e9),
         Piece("update, half-cheetah", robot, UPDATES, robot_work()),
         Piece("update, half-cheetah, 1 lane", plain, UPDATES, plain_work()),
-        Piece("update, pendulum", small, round(pendulum.updates * arena.game.horizon), small_work()),
+        Piece("update, pendulum", small, round(pendulum.solver.updates * arena.game.horizon), small_work()),
         Piece("fit, 1,000 of 11,000 transitions", fit, 11),
         Piece("episode, half-cheetah", lambda: protocol.play(*before, False, jax.random.key(1))),
         Piece(f"checkpoint of {LONG} episodes", lambda: save_tree(folder / "state", long)),

@@ -47,7 +47,7 @@ class DemoPlan(NamedTuple):
     grid: int = GRID
 
     def config(self, strength: float, algorithm: str = "rh-ucrl") -> TrainConfig:
-        return TrainConfig(strength=strength, algo=algorithm, **self.training)  # type: ignore[arg-type]
+        return TrainConfig.preset(strength=strength, algo=algorithm, **self.training)
 
     def game(self, strength: float) -> Any:
         from rhucrl.training.loop import env_of

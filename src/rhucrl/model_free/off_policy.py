@@ -16,9 +16,9 @@ from rhucrl.envs.game import Box, Game
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.model_free.sac import (
     Batch,
-    Options,
     ReplayMemory,
     SACLearner,
+    SACOptions,
     SACPlayer,
     begin,
     memory,
@@ -54,11 +54,11 @@ def players_of(config: TrainConfig, game: Game) -> tuple[SACPlayer, ...]:
     return (agent, adversary) if MODEL_FREE[config.algo].adversaries == "one" else (agent,)
 
 
-def options_of(config: TrainConfig) -> Options:
+def options_of(config: TrainConfig) -> SACOptions:
     deterministic = MODEL_FREE[config.algo].deterministic
-    return Options(
-        width=config.width, batch=config.batch, updates=config.updates, discount=config.discount,
-        learning_rate=config.learning_rate, target_rate=config.target_rate, deterministic=deterministic,
+    given = {name: value for name, value in vars(config.solver).items() if name in SACOptions._fields}
+    return SACOptions(
+        **given, deterministic=deterministic,
         patience=PATIENCE if deterministic else 1, mixture=(config.mixture or "noisy") if deterministic else None,
     )  # fmt: skip
 
@@ -100,7 +100,7 @@ class Practice(NamedTuple):
 
 def practise(
     env: ZeroSumEnv, players: tuple[SACPlayer, ...], other: Callable[[np.ndarray], np.ndarray], learner: SACLearner,
-    store: ReplayMemory, options: Options, exploration: float | None, key: PRNGKeyArray,
+    store: ReplayMemory, options: SACOptions, exploration: float | None, key: PRNGKeyArray,
 ) -> Practice:  # fmt: skip
     """An episode of the players that learn, the `other` one acting as it does; None explores by random actions."""
     game, keys = env.game, jax.random.split(key)
@@ -148,7 +148,7 @@ def episode(config: TrainConfig, env: ZeroSumEnv, state: OffPolicyState, index: 
     """Episode `index`: played by both policies with their noise, learned from on the way."""
     env = training_env(config, env)
     store = ReplayMemory(Batch(*map(np.array, state.replay.rows)), int(state.replay.count))
-    exploration = None if index < config.random_episodes else config.exploration
+    exploration = None if index < config.random_episodes else config.solver.exploration
     played = practise(
         env, players_of(config, env.game), lambda obs: env.neutral, state.learner, store, options_of(config),
         exploration, jax.random.fold_in(jax.random.key(config.seed), index),

@@ -55,10 +55,10 @@ def initial(config: TrainConfig, env: ZeroSumEnv) -> OnPolicyState:
 
 
 def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> OnPolicyState:
-    count = {"one": 1, "population": config.population}.get(MODEL_FREE[config.algo].adversaries, 0)
-    keys, p, t, n = jax.random.split(key, 1 + count), game.observation.size, game.horizon, config.rollouts
-    agent = begin(p, game.agent.size, config.width, keys[0])
-    adversaries = [begin(p, game.adversary.size, config.width, k) for k in keys[1:]]
+    count = {"one": 1, "population": config.solver.population}.get(MODEL_FREE[config.algo].adversaries, 0)
+    keys, p, t, n = jax.random.split(key, 1 + count), game.observation.size, game.horizon, config.solver.rollouts
+    agent = begin(p, game.agent.size, config.solver.width, keys[0])
+    adversaries = [begin(p, game.adversary.size, config.solver.width, k) for k in keys[1:]]
     shapes = ((t + 1, p), (t, game.agent.size), (t, game.adversary.size), (t,), (t,), (t,), ())
     pending = Pending(*(jnp.zeros((n, *shape)) for shape in shapes))
     pair = pair_of(game, agent, adversaries)
@@ -89,12 +89,12 @@ def episode(config: TrainConfig, env: ZeroSumEnv, state: OnPolicyState, index: i
         played = timed("collecting", in_jax, game, policy, opponent, held, keys[2])
     else:
         played = timed("collecting", on_host, env, policy, opponent, np.asarray(held), keys[2])
-    place = index % config.rollouts
+    place = index % config.solver.rollouts
     played = played._replace(who=jnp.float32(who))
     pending = jax.tree.map(lambda all, one: all.at[place].set(one), state.pending, played)
     told = {"return": float(played.reward.sum()), "steps": int(played.alive.sum())}
     state = state._replace(pending=pending)
-    if place == config.rollouts - 1:
+    if place == config.solver.rollouts - 1:
         state, learned = timed("solving", learn, config, game, state)
         told |= {name: float(x) for name, x in learned.items()}
     state = state._replace(output_episode=jnp.int32(index))
@@ -104,18 +104,24 @@ def episode(config: TrainConfig, env: ZeroSumEnv, state: OnPolicyState, index: i
 def learn(config: TrainConfig, game: Game, state: OnPolicyState) -> tuple[OnPolicyState, dict]:
     """PPO for the agent on the episodes that count for it, and for each adversary on those that it has played."""
     row, pending, units = MODEL_FREE[config.algo], state.pending, normaliser(game)
-    parts = (config.discount, config.trace, config.learning_rate, config.clip, config.divergence)
-    numbers, scale = PPONumbers(*(jnp.float32(x) for x in parts)), unit(game, jnp.float32(config.discount))
-    everyone = jnp.ones(config.rollouts)
-    chosen = worst(pending.reward.sum(1), config.kept) if row.worst_only else everyone
+    parts = (
+        config.solver.discount,
+        config.solver.trace,
+        config.solver.learning_rate,
+        config.solver.clip,
+        config.solver.divergence,
+    )
+    numbers, scale = PPONumbers(*(jnp.float32(x) for x in parts)), unit(game, jnp.float32(config.solver.discount))
+    everyone = jnp.ones(config.solver.rollouts)
+    chosen = worst(pending.reward.sum(1), config.solver.kept) if row.worst_only else everyone
     mine = EpisodeBatch(pending.obs, pending.agent, pending.reward / scale, pending.alive, pending.ended)
-    agent, told = improve(state.agent, units, mine, chosen, numbers, config.passes)
+    agent, told = improve(state.agent, units, mine, chosen, numbers, config.solver.passes)
     theirs = mine._replace(noise=pending.adversary, reward=-mine.reward)
     adversaries = list(state.adversaries)
     for i, player in enumerate(adversaries):
         share = (pending.who == i).astype(jnp.float32)
         if share.sum() > 0:
-            adversaries[i], heard = improve(player, units, theirs, share, numbers, config.passes)
+            adversaries[i], heard = improve(player, units, theirs, share, numbers, config.solver.passes)
             told |= {f"adversary_{name}": x for name, x in heard.items()}
     pair = pair_of(game, agent, adversaries)
     return OnPolicyState(

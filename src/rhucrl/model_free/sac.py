@@ -22,7 +22,7 @@ from rhucrl.runtime.compilation import compiled
 from rhucrl.solvers.look_ahead.value_iteration import towards
 
 
-class Options(NamedTuple):
+class SACOptions(NamedTuple):
     """The numbers of Stable-Baselines3, but that gradient steps come `every` few steps, as many at once."""
 
     width: int = 256
@@ -75,7 +75,7 @@ adam: Any = optax.flatten(optax.scale_by_adam())
 
 
 def begin(
-    players: Sequence[SACPlayer], scale: Any, options: Options, key: PRNGKeyArray, alpha: Any = 0.0
+    players: Sequence[SACPlayer], scale: Any, options: SACOptions, key: PRNGKeyArray, alpha: Any = 0.0
 ) -> SACLearner:
     keys, p, width = jax.random.split(key, 2 + len(players)), len(scale), options.width
     q = players[0].size if options.mixture else sum(player.size for player in players)
@@ -92,7 +92,7 @@ def unit_policy(net: Perceptron, normaliser: Normaliser) -> Gaussian:
     return Gaussian(net, normaliser, Box(-one, one))
 
 
-def executed(options: Options, alpha: Array, actions: list[Array]) -> list[tuple[Array | float, Array]]:
+def executed(options: SACOptions, alpha: Array, actions: list[Array]) -> list[tuple[Array | float, Array]]:
     """What the critics judge: outcomes of the players' actions, with their probabilities."""
     if options.mixture is None:
         return [(1.0, jnp.concatenate(actions, -1))]
@@ -103,7 +103,7 @@ def executed(options: Options, alpha: Array, actions: list[Array]) -> list[tuple
 
 def loss(
     networks: SACNetworks, learner: SACLearner, batch: Batch, noise: Float[Array, "2 n outputs"],
-    players: tuple[SACPlayer, ...], options: Options,
+    players: tuple[SACPlayer, ...], options: SACOptions,
 ) -> tuple[Array, dict[str, Array]]:  # fmt: skip
     """The critics' regression to the soft value, each player's gain, and the temperatures that hold the entropies."""
     frozen, policies = jax.lax.stop_gradient, [unit_policy(net, learner.normaliser) for net in networks.actors]
@@ -147,7 +147,7 @@ def loss(
 
 @compiled("players", "options")
 def update(
-    learner: SACLearner, batches: Batch, players: tuple[SACPlayer, ...], options: Options, key: PRNGKeyArray
+    learner: SACLearner, batches: Batch, players: tuple[SACPlayer, ...], options: SACOptions, key: PRNGKeyArray
 ) -> tuple[SACLearner, dict[str, Array]]:
     """A gradient step on each of the batches; their noise comes of the key and of how many steps there were before."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import jax
+from jax.core import Tracer
 
 from rhucrl.errors import UsageError
 from rhucrl.runtime.processes import own_cores
@@ -41,7 +42,8 @@ class _Program:
         return jax.jit(self._function, static_argnames=self._static, compiler_options=options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._jitted(*args, **kwargs)
+        inside = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((args, kwargs)))
+        return (self._function if inside else self._jitted)(*args, **kwargs)  # options are the outermost program's
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._jitted, name)  # trace, lower and whatever else a jitted function has

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import re
@@ -10,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from rhucrl.config import TrainConfig
+from rhucrl.config import TrainConfig, flat
 from rhucrl.errors import UsageError
 
 RECORD = "config.json"  # by which a run is known
@@ -78,13 +77,14 @@ def same_run(folder: Path, config: TrainConfig) -> StoredRun | None:
     """The run in a folder, which has to be the one that `config` asks for; None if there is no run."""
     if not (folder / RECORD).is_file():
         return None
-    run, asked = stored_run(folder), json.loads(json.dumps(dataclasses.asdict(config)))  # JSON knows no tuples
-    for field in dataclasses.fields(TrainConfig):
-        now, before = asked[field.name], run.config.get(field.name, field.default)
+    run, asked = stored_run(folder), json.loads(json.dumps(flat(config.tree())))  # JSON knows no tuples
+    there = json.loads(json.dumps(flat(TrainConfig.of_tree(run.config).tree())))
+    for name in dict.fromkeys([*asked, *there]):
+        now, before = asked.get(name), there.get(name)
         if now != before:
-            option = "--" + field.name.replace("_", "-")
+            option = "--" + name.replace("_", "-")
             remedy = "choose another --run-dir"
-            if field.name == "episodes" and now > before:
+            if name == "episodes" and now > before:
                 remedy += f", or prolong it: rhucrl resume {folder} --episodes {now}"
             raise UsageError(f"{folder} holds a run with {option} {before}, not {now}: {remedy}")
     return run
@@ -106,7 +106,7 @@ def names_of(runs: Sequence[Path], below: Path) -> list[str]:
 
 def groups_of(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
     """The places of configurations that differ in nothing but the seed, by a label of what tells them apart."""
-    alike: dict[str, list[int]] = {}
+    configs, alike = [flat(config) for config in configs], {}
     for i, config in enumerate(configs):
         alike.setdefault(_identity(config), []).append(i)
     firsts = [configs[places[0]] for places in alike.values()]

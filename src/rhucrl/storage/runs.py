@@ -20,7 +20,6 @@ nothing would ever write again.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import fcntl
 import importlib.metadata
 import json
@@ -34,6 +33,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 import rhucrl
+from rhucrl.config import TrainConfig
 from rhucrl.errors import UsageError
 from rhucrl.storage.trees import (
     FORMAT,
@@ -75,7 +75,7 @@ def versions() -> dict[str, str]:
 
 
 def _record(config: Any, versions: dict[str, str]) -> bytes:
-    values = dataclasses.asdict(config) if dataclasses.is_dataclass(config) else dict(config)  # type: ignore[arg-type]
+    values = config.tree() if isinstance(config, TrainConfig) else dict(config)
     return dump({"format": FORMAT, "versions": versions, "config": values}, indent=1)
 
 
@@ -90,8 +90,8 @@ class Run:
         self._board: Any = None
 
     @classmethod
-    def create(cls, folder: str | Path, config: Any) -> Run:
-        """A new run, already locked. `config` is a dataclass or a mapping."""
+    def create(cls, folder: str | Path, config: TrainConfig | Json) -> Run:
+        """A new run, already locked. `config` may be its tree."""
         folder = absolute(folder)
         text = _record(config, versions())
         with explained(folder):

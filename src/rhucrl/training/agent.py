@@ -199,7 +199,7 @@ class Agent:
 
     def save(self, path: str | Path, **meta: Any) -> None:
         """Write the policy: safetensors and JSON, nothing that runs when it is loaded."""
-        options = {"config": dataclasses.asdict(self.config), "game": record_of(self.game)}
+        options = {"config": self.config.tree(), "game": record_of(self.game)}
         save_tree(path, training.SavedPolicy(self.pair, self.game), {**options, **meta})
 
 

@@ -87,7 +87,7 @@ def train(
 
 
 def demand_soluble(config: TrainConfig, env: ZeroSumEnv) -> None:
-    if config.model == "gp":
+    if config.model is not None and config.model.kind == "gp":
         gaussian_process.demand(config, env.game)
 
 
@@ -151,7 +151,7 @@ def advance(
 
 
 def save(run: Run, config: TrainConfig, state: State, metrics: dict[str, Any], game: Game) -> None:
-    meta, index = {"config": dataclasses.asdict(config), "game": record_of(game)}, metrics["episode"]
+    meta, index = {"config": config.tree(), "game": record_of(game)}, metrics["episode"]
     run.append_metrics(metrics)
     run.save_policy(SavedPolicy(state.output, game), {**meta, "episode": metrics["output_episode"]})
     run.save_policy(SavedPolicy(state.last, game), {**meta, "episode": index}, "policy-last")
@@ -194,9 +194,9 @@ def remark(config: TrainConfig, metrics: dict[str, Any]) -> str:
 def config_of(folder: Path, options: dict[str, Any]) -> TrainConfig:
     """The configuration that `folder` was written with."""
     try:
-        return TrainConfig(**options)
-    except TypeError as error:
-        raise UsageError(f"{folder} has options that are unknown here ({error}): start a new run") from None
+        return TrainConfig.of_tree(options)
+    except UsageError as error:
+        raise UsageError(f"{folder} has options that this version does not read ({error}): start a new run") from None
 
 
 def without_room(state: State, capacity: int) -> State:

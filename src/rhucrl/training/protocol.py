@@ -32,7 +32,8 @@ from rhucrl.solvers.planner import solver as receding
 from rhucrl.training import theory_log as ledger
 
 TIE = 0.05  # a difference in J^(p) or returns that says nothing, in units of the critics: the later policy is output
-LEDGER = ("norm", "delta", "epsilon", "lipschitz", "oracle")  # options that no program depends on
+HEADS = 5  # bootstrap weights of a transition that no ensemble is fitted to
+BOUNDS = ("norm", "delta", "epsilon", "lipschitz", "oracle")  # options that no program depends on
 SOLVERS: dict[str, Any] = {"look-ahead": look_ahead, "actor-critic": pathwise, "planner": receding}
 
 
@@ -60,14 +61,16 @@ def training_env(config: TrainConfig, env: ZeroSumEnv) -> ZeroSumEnv:
 
 def solver_of(config: TrainConfig, game: Game) -> Any:
     """The module that solves both problems; by default, candidates where the whole game is small."""
-    return SOLVERS[config.solver or ("look-ahead" if isinstance(game, JaxGame) else "actor-critic")]
+    return SOLVERS[config.solver.kind]
 
 
 def numbers(config: TrainConfig, episode: int) -> SolverNumbers:
-    rate = config.learning_rate / (1 + config.slowing * episode)
-    beta = 1.0 if config.beta == "theory" else config.beta  # beta_t is then in the model's own deviation
-    parts = (beta, config.discount, config.trace, rate, config.target_rate, config.average_rate, config.entropy)
-    return SolverNumbers(*(jnp.float32(x) for x in parts))
+    given = vars(config.solver)
+    if given["beta"] == "theory":  # beta_t is then in the model's own deviation
+        given = given | {"beta": 1.0}
+    if "slowing" in given:
+        given = given | {"learning_rate": given["learning_rate"] / (1 + given["slowing"] * episode)}
+    return SolverNumbers(*(jnp.float32(given.get(name, 0.0)) for name in SolverNumbers._fields))
 
 
 def initial(config: TrainConfig, env: ZeroSumEnv) -> TrainingState:
@@ -79,8 +82,11 @@ def initial(config: TrainConfig, env: ZeroSumEnv) -> TrainingState:
 
 def programs(config: TrainConfig) -> TrainConfig:
     """What the compiled programs depend on: runs of other seeds, lengths and strengths share them."""
-    plain = {"seed": 0, "episodes": 1, "random_episodes": 1, "strength": None, "beta": 1.0}
-    return dataclasses.replace(config, **plain, **{name: getattr(TrainConfig, name) for name in LEDGER})
+    model, solver = config.model, dataclasses.replace(config.solver, beta=1.0)
+    if model.kind == "gp":
+        model = dataclasses.replace(model, **{name: getattr(type(model), name) for name in BOUNDS})
+    plain = {"seed": 0, "episodes": 1, "random_episodes": 1, "strength": None}
+    return dataclasses.replace(config, **plain, model=model, solver=solver)
 
 
 def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> TrainingState:
@@ -88,14 +94,14 @@ def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> 
     p, q, qbar = game.predicted_size, game.agent.size, game.adversary.size
     solver = solver_of(config, game)
     learner = solver.begin(config, game, keys[:2])
-    if config.model == "known":
+    if config.model.kind == "known":
         model, optimiser = KnownModel(game), ()
-    elif config.model == "gp":
+    elif config.model.kind == "gp":
         model, optimiser = ledger.begin(config, game, keys[2])
     else:
-        model = ensemble.create(game, config.heads, config.model_width, keys[2], config.linear)
+        model = ensemble.create(game, config.model.heads, config.model.width, keys[2], config.model.linear)
         optimiser = ensemble.optimiser(jnp.float32(0)).init(eqx.filter(model.heads, eqx.is_array))
-    replay = store.empty(capacity, (p, q, qbar), config.heads)
+    replay = store.empty(capacity, (p, q, qbar), getattr(config.model, "heads", HEADS))
     pair = solver.players(config, game, model, learner, numbers(config, 0))
     lowest = jnp.float32(-jnp.inf)
     return TrainingState(model, optimiser, learner, replay, pair, pair, lowest, lowest, jnp.int32(-1))
@@ -177,12 +183,12 @@ def learn(
         return state._replace(replay=replay), metrics
     model, optimiser, fit = ensemble.fit(
         eqx.tree_at(lambda m: m.temperature, state.model, jnp.float32(1)), state.model_optimiser, replay,
-        config.model_rounds, config.round, config.model_batch, jnp.float32(config.model_learning_rate), keys[1],
+        config.model.rounds, config.model.steps, config.model.batch, jnp.float32(config.model.learning_rate), keys[1],
     )  # fmt: skip
     index, weight = store.validation(replay)
     data = jax.tree.map(lambda x: x[index], replay.data)
     temperature = calibration.temperature(model.predict(*data[:3]), data.following, weight)
-    model = eqx.tree_at(lambda m: m.temperature, model, jnp.maximum(temperature, config.minimum_temperature))
+    model = eqx.tree_at(lambda m: m.temperature, model, jnp.maximum(temperature, config.model.minimum_temperature))
     metrics |= {"temperature": temperature, "fit_steps": fit.steps, "validation_error": jnp.sqrt(fit.validation_mse)}
     return state._replace(model=model, model_optimiser=optimiser, replay=replay), metrics
 

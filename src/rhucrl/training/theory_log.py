@@ -44,13 +44,13 @@ def begin(config: TrainConfig, game: Game, key: PRNGKeyArray) -> tuple[GaussianP
 def learn(config: TrainConfig, state: Any, earned: Array | None, uncertainty: Array) -> tuple[Any, dict[str, Any]]:
     """Refit the model to the replay, and write the episode down; `earned` is None of an episode of random actions."""
     memory: TheoryMemory = state.model_optimiser
-    width = config.beta if isinstance(config.beta, float | int) else float(state.model.temperature)
+    width = config.solver.beta if isinstance(config.solver.beta, float | int) else float(state.model.temperature)
     model, inner, told = gaussian_process.learn(config, state.model, memory.model, state.replay)
-    if config.beta == "theory":
+    if config.solver.beta == "theory":
         model = calibrated(config, model, inner)
     memory = memory._replace(model=inner, uncertainty=memory.uncertainty + uncertainty)
-    if earned is not None and config.oracle is not None:
-        missed = memory.regret + config.oracle - earned
+    if earned is not None and config.model.oracle is not None:
+        missed = memory.regret + config.model.oracle - earned
         memory = memory._replace(regret=missed, episodes=memory.episodes + 1)
         told |= {"regret": float(missed), "regret_average": float(missed / memory.episodes)}
     state = state._replace(model=model, model_optimiser=memory)
@@ -62,7 +62,7 @@ def calibrated(
 ) -> GaussianProcess:
     """The model with beta_t of the next episode as its temperature; the sequence does not decrease."""
     ridge, gained, outputs = float(memory.ridge), float(memory.information), model.game.predicted_size
-    beta = theory.beta_t(config.norm, float(model.noise), ridge, config.delta, gained, outputs)
+    beta = theory.beta_t(config.model.norm, float(model.noise), ridge, config.model.delta, gained, outputs)
     return eqx.tree_at(lambda g: g.temperature, model, jnp.maximum(model.temperature, jnp.float32(beta)))
 
 
@@ -73,13 +73,13 @@ def balance(config: TrainConfig, state: Any, width: float) -> dict[str, float]:
     horizon, episodes, gained = game.horizon, math.ceil(n / game.horizon), float(memory.model.information)
     most = max(theory.information_bound(kernel_matrix(model), n, ridge), gained)
     complexity = theory.log_complexity_bound(most, ridge, horizon, float(jnp.square(model.signal).sum()))
-    given = Lipschitz(*config.lipschitz) if config.lipschitz else estimated(state.last, model, state.replay)
+    given = Lipschitz(*config.model.lipschitz) if config.model.lipschitz else estimated(state.last, model, state.replay)
     told = {f"lipschitz_{name}": value for name, value in given._asdict().items()}
     return told | {
         "information_gain": gained, "information_bound": most,
         "log10_Gamma": math.log10(max(float(memory.uncertainty), 1e-30)), "log10_Gamma_bound": complexity,
         "log10_regret_bound": theory.log_regret_bound(given, width, horizon, episodes, complexity),
-        "log10_episodes_needed": theory.log_episodes(given, width, horizon, complexity, config.epsilon),
+        "log10_episodes_needed": theory.log_episodes(given, width, horizon, complexity, config.model.epsilon),
     }  # fmt: skip
 
 

@@ -108,17 +108,17 @@ class PosteriorMemory(NamedTuple):
 def create(config: TrainConfig, game: Game, key: Array) -> tuple[GaussianProcess, PosteriorMemory]:
     """The prior, and a memory without data."""
     demand(config, game)
-    p, m = game.predicted_size, config.points
+    p, m = game.predicted_size, config.model.points
     low, high = span(game, key)
     d = low.shape[0]
-    lengths = jnp.broadcast_to(jnp.array(config.lengthscale, jnp.float32), d)
-    kernel = Kernel((low + high) / 2, (high - low) / 2, lengths, jnp.ones(d), jnp.float32(0.5), config.kernel)
+    lengths = jnp.broadcast_to(jnp.array(config.model.lengthscale, jnp.float32), d)
+    kernel = Kernel((low + high) / 2, (high - low) / 2, lengths, jnp.ones(d), jnp.float32(0.5), config.model.kernel)
     keys = jax.random.split(key, 3)
     heights = jax.random.normal(keys[2], (MEMBERS, WAVES, p)) * np.sqrt(2 / WAVES)
     waves = jax.random.normal(keys[0], (d, WAVES)) / lengths[:, None], jax.random.uniform(keys[1], (WAVES,)) * 2 * np.pi
-    signal = config.signal * jnp.broadcast_to(scale(game), p)
+    signal = config.model.signal * jnp.broadcast_to(scale(game), p)
     blank = jnp.zeros((m, d)) + kernel.centre, jnp.zeros((m, p)), jnp.zeros((m, m))
-    noise = jnp.float32(config.noise)
+    noise = jnp.float32(config.model.noise)
     model = GaussianProcess(game, kernel, *blank, signal, noise, jnp.float32(1), (*waves, heights))
     ridge, zero = jnp.float32(first_ridge(config, game)), jnp.int32(0)
     empty = jnp.zeros((m, 2 * m), jnp.uint32), jnp.zeros(m, jnp.int32)
@@ -147,26 +147,28 @@ def demand(config: TrainConfig, game: Game) -> None:
         raise UsageError(
             f"--model gp is for systems of at most {INPUTS} inputs, {config.env} has {inputs}: use --model ensemble"
         )
-    if len(config.lengthscale) not in (1, inputs):
-        raise UsageError(f"--lengthscale has {len(config.lengthscale)} numbers; give one, or {inputs}, one per input")
-    if not config.kernel_fit and not isinstance(game, JaxGame):
+    if len(config.model.lengthscale) not in (1, inputs):
+        raise UsageError(
+            f"--lengthscale has {len(config.model.lengthscale)} numbers; give one, or {inputs}, one per input"
+        )
+    if not config.model.kernel_fit and not isinstance(game, JaxGame):
         raise UsageError("--no-kernel-fit needs a system whose range of states is known: leave the fit on")
 
 
 def first_ridge(config: TrainConfig, game: Game) -> float:
     """lambda before anything is fitted: the theory's pH, or the noise's variance in units of the signal's."""
-    return game.predicted_size * game.horizon if config.ridge == "theory" else max(config.noise**2, LOWEST)
+    return game.predicted_size * game.horizon if config.model.ridge == "theory" else max(config.model.noise**2, LOWEST)
 
 
 def learn(
     config: TrainConfig, model: GaussianProcess, memory: PosteriorMemory, replay: Replay
 ) -> tuple[Any, PosteriorMemory, dict]:
     """The posterior of all data in the replay; the hyper-parameters are fitted whenever the data have doubled."""
-    n, capacity = int(replay.size), config.points
+    n, capacity = int(replay.size), config.model.points
     z, change = (np.asarray(x, np.float64)[:n] for x in observed(model.game, replay))
     count, rows, inverse = int(memory.count), np.asarray(memory.rows), doubles(memory.inverse)
     kernel, ridge, signal = doubled(model.kernel), float(memory.ridge), np.asarray(model.signal, np.float64)
-    if due := config.kernel_fit and n >= 2 * int(memory.fitted):
+    if due := config.model.kernel_fit and n >= 2 * int(memory.fitted):
         kernel, ridge, signal = fitted(config, model.game, kernel, ridge, z, change)
         count = 0
     y = change / signal
@@ -181,7 +183,9 @@ def learn(
         rows, small = candidates[posterior.greedy(kernel, z[candidates], capacity, least)], np.zeros((0, 0))
         after = posterior.project(kernel, z[rows], z, y, ridge)
     m = len(rows)
-    model = shadow(model, kernel, signal, z[rows], after, np.sqrt(ridge) if config.ridge == "noise" else config.noise)
+    model = shadow(
+        model, kernel, signal, z[rows], after, np.sqrt(ridge) if config.model.ridge == "noise" else config.model.noise
+    )
     memory = memory._replace(
         inverse=words(padded(small, (capacity, capacity))), rows=jnp.asarray(padded(rows, (capacity,)), jnp.int32),
         count=jnp.int32(m), seen=jnp.int32(n), fitted=jnp.int32(n) if due else memory.fitted, ridge=jnp.float32(ridge),
@@ -205,7 +209,7 @@ def fitted(config: TrainConfig, game: Game, kernel: Kernel, ridge: float, z: np.
         kernel = eqx.tree_at(lambda k: (k.centre, k.half), kernel, ((low + high) / 2, half))
     hypers = fit(kernel, min(ridge, 1.0), z, change)
     single = doubled(jax.tree.map(np.float32, hypers.kernel))  # as it is kept
-    ridge = ridge if config.ridge == "theory" else float(np.float32(hypers.ridge))
+    ridge = ridge if config.model.ridge == "theory" else float(np.float32(hypers.ridge))
     return single, ridge, hypers.signal.astype(np.float32).astype(np.float64)
 
 

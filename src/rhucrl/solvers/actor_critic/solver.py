@@ -39,7 +39,7 @@ class ActorCriticState(NamedTuple):
 
 def begin(config: TrainConfig, game: Game, keys: PRNGKeyArray) -> ActorCriticState:
     p = game.observation.size + len(game.winding)
-    agent, response = (actor_critic.begin(game, config.width, key) for key in keys)
+    agent, response = (actor_critic.begin(game, config.solver.width, key) for key in keys)
     return ActorCriticState(agent, response, Normaliser(jnp.zeros(p), jnp.ones(p), game.winding))
 
 
@@ -104,12 +104,12 @@ def solve(
     frozen: bool, key: PRNGKeyArray,
 ) -> tuple[Problem, dict[str, Array]]:  # fmt: skip
     contested = ALGORITHMS[config.algo].opponent and config.setting != "none"
-    starts = max(config.batch // config.lanes, 1) if contested else config.batch
-    lanes = config.lanes if contested and not frozen else 1
-    updates = round(config.updates * game.horizon)
-    sizes = (lanes, starts, config.model_steps, updates, config.broad)
+    starts = max(config.solver.batch // config.solver.lanes, 1) if contested else config.solver.batch
+    lanes = config.solver.lanes if contested and not frozen else 1
+    updates = round(config.solver.updates * game.horizon)
+    sizes = (lanes, starts, config.solver.model_steps, updates, config.solver.broad)
     here = world(game, model, replay, sign, contested)
-    if config.innovations == "recorded":
+    if config.solver.innovations == "recorded":
         here = here._replace(innovations=actor_critic.innovations(model, replay))
     return actor_critic.improve(here, problem, replay, corners(game), numbers, frozen, *sizes, key)
 

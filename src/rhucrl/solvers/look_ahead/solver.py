@@ -43,7 +43,9 @@ class LookAheadState(NamedTuple):
 
 def begin(config: TrainConfig, game: Game, keys: PRNGKeyArray) -> LookAheadState:
     inputs = game.observation.size + (game.adversary.size if game.scope == "episode" else 0)
-    critics = [Critic(inputs, config.features, config.width, config.frequency, key) for key in keys]
+    critics = [
+        Critic(inputs, config.solver.features, config.solver.width, config.solver.frequency, key) for key in keys
+    ]
     return LookAheadState(*(value_iteration.start(critic) for critic in critics))
 
 
@@ -53,7 +55,7 @@ def players(config: TrainConfig, game: Game, model: Model, learner: LookAheadSta
     adversary = adversary_candidates(game, row.opponent)
     mine = CriticPlayer(game, model, learner.agent.average, jnp.float32(row.agent_eta), numbers, adversary)
     theirs = CriticPlayer(game, model, learner.response.average, jnp.float32(row.response_eta), numbers, adversary)
-    return Pair(AgentPolicy(mine, agent_candidates(game.agent, config.acting_points)), AdversaryPolicy(theirs))
+    return Pair(AgentPolicy(mine, agent_candidates(game.agent, config.solver.acting_points)), AdversaryPolicy(theirs))
 
 
 class LookAheadValue(eqx.Module):
@@ -105,7 +107,7 @@ def solve_agent(
     key: PRNGKeyArray,
 ) -> tuple[Values, Array]:
     """The agent's problem, `eq:rhucrl:learner`: every candidate is considered."""
-    candidates = agent_candidates(game.agent, config.agent_points)
+    candidates = agent_candidates(game.agent, config.solver.agent_points)
 
     def proposals(obs: Array) -> Array:
         return jnp.broadcast_to(candidates, (*obs.shape[:-1], *candidates.shape))
@@ -141,14 +143,14 @@ def solve(
     """All gradient steps of an episode for one problem; an easy one may be solved with haste: fewer, on less data."""
     keys = jax.random.split(key, 3)
     adversary = adversary_candidates(game, ALGORITHMS[config.algo].opponent)
-    starts = start_states(config, game, replay, config.pool // haste**2, keys[0])
+    starts = start_states(config, game, replay, config.solver.pool // haste**2, keys[0])
     rollouts = value_iteration.rollouts(
         game, model, values.target, starts, proposals, adversary, jnp.float32(sign), numbers,
-        config.model_steps, keys[1],
+        config.solver.model_steps, keys[1],
     )  # fmt: skip
-    updates = round(config.updates * game.horizon / haste)
+    updates = round(config.solver.updates * game.horizon / haste)
     return value_iteration.improve(
-        game, values, rollouts, adversary, jnp.float32(sign), numbers, config.batch, updates, keys[2]
+        game, values, rollouts, adversary, jnp.float32(sign), numbers, config.solver.batch, updates, keys[2]
     )
 
 
@@ -191,7 +193,7 @@ def contest(config: TrainConfig, policy: AgentPolicy, pair: Pair, model: Model) 
 def start_states(config: TrainConfig, game: Game, replay: Replay, n: int, key: PRNGKeyArray) -> Float[Array, "n p"]:
     """Where model rollouts start: anywhere, and near what was seen."""
     keys = jax.random.split(key, 4)
-    broad = round(config.broad * n)
+    broad = round(config.solver.broad * n)
     seen = replay.data.obs[store.draw(replay, n - broad, keys[1])]
     spread = jax.random.uniform(keys[3], (n - broad, 1), maxval=PERTURBATION)
     seen = game.project(seen + spread * game.scale * jax.random.normal(keys[2], seen.shape))

@@ -12,19 +12,20 @@ import numpy as np
 from jaxtyping import Array
 
 from rhucrl.algorithms import ALGORITHMS
-from rhucrl.config import PLANNER, TrainConfig
 from rhucrl.envs.game import Game
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.errors import UsageError, unknown
 from rhucrl.models.base import Model
 from rhucrl.models.known import KnownModel
+from rhucrl.options import LookAhead, RecedingHorizon
 from rhucrl.play import checked, fresh, predict
 from rhucrl.runtime.compilation import enable_cache
 from rhucrl.solvers.planner import search as planning
 from rhucrl.solvers.planner.search import Planning, Size, Thought
 
 VALUED = 3  # steps of a plan with a value at its end: what follows a step is a value's business, which can react
-LEARNED = Size(TrainConfig.plan_steps, TrainConfig.plan_samples)
+BETA: Any = RecedingHorizon.beta
+LEARNED = Size(RecedingHorizon.steps, RecedingHorizon.samples)
 FEWEST = 10 * planning.RIVALS  # samples: ten plans of the agent
 WARMING = 5  # steps until everything is compiled and timed
 SLACK = 0.9  # of what would just fit is taken: another measurement may be slower
@@ -45,7 +46,7 @@ class Planner:
     def __init__(
         self, env: Any, model: Model | Any | None = None, algo: str = "rh-ucrl", *, value: Any = None,
         horizon: int | None = None, samples: int | None = None, elite: float | None = None, rounds: int | None = None,
-        budget_ms: float | None = None, discount: float | None = None, beta: float = PLANNER["beta"], seed: int = 0,
+        budget_ms: float | None = None, discount: float | None = None, beta: float = BETA, seed: int = 0,
     ):  # fmt: skip
         if algo not in ALGORITHMS:
             raise unknown("algorithm that plans", algo, ALGORITHMS)
@@ -56,7 +57,7 @@ class Planner:
         row, known = ALGORITHMS[algo], isinstance(world, KnownModel)
         signs = (0, 0) if known else (row.agent_eta, row.response_eta)
         if discount is None:
-            discount = TrainConfig.plan_discount if value is None else TrainConfig.discount
+            discount = RecedingHorizon.discount if value is None else LookAhead.discount
         numbers = jnp.float32(beta), jnp.float32(discount), jnp.int32(seed)
         given = {"horizon": horizon, "samples": samples, "elite": elite, "rounds": rounds}
         usual = Size() if known else LEARNED

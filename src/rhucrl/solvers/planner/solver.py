@@ -51,11 +51,11 @@ def begin(config: TrainConfig, game: Game, keys: PRNGKeyArray) -> PlannerState:
 def players(
     config: TrainConfig, game: Game, model: Model, learner: PlannerState, numbers: SolverNumbers
 ) -> PlannerPair:
-    row, known = ALGORITHMS[config.algo], config.model == "known"
-    size = Size(config.plan_steps, config.plan_samples, config.plan_elite, config.plan_rounds)
+    row, known = ALGORITHMS[config.algo], config.model.kind == "known"
+    size = Size(config.solver.steps, config.solver.samples, config.solver.elite, config.solver.rounds)
     signs = (0, 0) if known else (row.agent_eta, row.response_eta)
     contested = row.opponent and config.setting != "none"
-    discount = jnp.float32(config.plan_discount)
+    discount = jnp.float32(config.solver.discount)
     return PlannerPair(
         Planning(game, model, numbers.beta, discount, jnp.int32(0), learner.limits, None, size, *signs, contested)
     )

@@ -1,0 +1,61 @@
+"""What a run would cost, from the shapes of its programs: nothing is compiled and nothing is trained."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from rhucrl.config import TrainConfig
+from rhucrl.envs.game import Game
+from rhucrl.experiments.flops import gflop
+from rhucrl.training import protocol
+from rhucrl.training.loop import env_of, state_like
+
+RATE = 33.0  # GFLOP per CPU second that whole runs reached on the machine of docs/speed.md
+PROGRAM_MB = 700  # Python, JAX, the compiled programs and the simulator
+BYTES = 1e6  # of a megabyte
+
+
+class Cost(NamedTuple):
+    """Of one run; no CPU time where the solver's work is not in its programs' shapes."""
+
+    cpu_minutes: float | None
+    memory_mb: float
+    disk_mb: float
+
+
+def estimate(config: TrainConfig) -> Cost:
+    """Memory and disk from the run's state, time from its products of matrices."""
+    game = env_of(config, trust=True).game
+    state = state_like(config, game, config.episodes)
+    size = _bytes(state) / BYTES
+    work = _gflop(config, game, state) if config.model is not None and config.solver.kind != "planner" else None
+    minutes = None if work is None else work * config.episodes / RATE / 60
+    disk = 2 * size + 2 * _bytes(state.output) / BYTES
+    return Cost(minutes, PROGRAM_MB + 3 * size, disk)
+
+
+def _bytes(tree: Any) -> int:
+    leaves = [x for x in jax.tree.leaves(tree) if hasattr(x, "dtype")]
+    return sum(math.prod(x.shape) * x.dtype.itemsize for x in leaves)
+
+
+def _gflop(config: TrainConfig, game: Game, state: Any) -> float:
+    """Of an episode: of both problems, and of a fit of as many rounds as it may have."""
+    programs, numbers = protocol.programs(config), protocol.numbers(config, 1)
+    solver, keys = protocol.solver_of(config, game), jax.random.split(jax.random.key(0))
+    solving = jax.make_jaxpr(lambda s, n: solver.improve(programs, game, s.model, s.replay, s.learner, n, keys)[0])
+    return gflop(solving(state, numbers)) + _fit_gflop(config, game)
+
+
+def _fit_gflop(config: TrainConfig, game: Game) -> float:
+    if config.model.kind != "ensemble":
+        return 0.0
+    its = config.model
+    sizes = [jnp.zeros(n) for n in (game.predicted_size, game.agent.size, game.adversary.size)]
+    inputs, outputs = game.model_input(*sizes).shape[-1], 2 * game.predicted_size
+    weights = inputs * its.width + its.width**2 + its.width * outputs
+    return 6e-9 * its.heads * weights * its.batch * its.steps * its.rounds  # forward, and twice that backward

@@ -20,13 +20,13 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.envs.game import Box, Game, chosen, unwound
-from rhucrl.hallucination import hallucinate
+from rhucrl.hallucination import choose_eta, hallucinate, sampled
 from rhucrl.models.base import Model
 from rhucrl.networks.layers import Perceptron, twice, twins
 from rhucrl.networks.policies import Gaussian, Normaliser
 from rhucrl.replay import Replay, statistics
 from rhucrl.solvers.bounds import Slope
-from rhucrl.solvers.look_ahead.backup import SolverNumbers, choose_eta
+from rhucrl.solvers.look_ahead.backup import SolverNumbers
 from rhucrl.solvers.look_ahead.value_iteration import pick, towards
 
 SOFTNESS = 0.04  # of an end, for gradients, in units of a game's margin; a softer one pays for staying far from it
@@ -215,7 +215,7 @@ def rollouts(
     ) -> Array:
         if world.sign == 0:
             mean, std = model.member(obs, executed, adversary, member)
-            return mean + omega * unit_noise(std)
+            return sampled((mean, unit_noise(std)), omega)
         prediction = model.predict(obs, executed, adversary)
         uphill = ahead(game, obs, executed, adversary, prediction.mean) + numbers.discount * worth.slope
         eta = jax.lax.stop_gradient(choose_eta(scale, prediction, uphill, world.sign, numbers.beta))

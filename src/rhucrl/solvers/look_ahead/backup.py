@@ -24,11 +24,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from rhucrl.envs.game import Game
-from rhucrl.hallucination import hallucinate
+from rhucrl.hallucination import choose_eta, hallucinate
 from rhucrl.models.base import Model, Prediction
 from rhucrl.networks.critics import Critic
 
-KEENNESS = 0.1  # the cost of full optimism, in units of the critics
 SOFTNESS = 0.1  # of the stateless adversary's choice, in units of the critics
 
 
@@ -86,16 +85,6 @@ def slope(game: Game, critic: Critic, obs: Array, adversary: Float[Array, "k qba
     flat = obs.reshape(-1, obs.shape[-1])
     gradient = jax.vmap(lambda o: jax.vmap(lambda abar: at(o, abar))(adversary))(flat)
     return gradient.reshape(*obs.shape[:-1], *gradient.shape[1:])
-
-
-def choose_eta(scale: Array, prediction: Prediction, slope: Array, sign: Array | int, beta: Array) -> Array:
-    """eta(s, a, abar) in [-1, 1]^p: the maximiser (minimiser) of the linearised critic.
-
-    Optimism costs a little, KEENNESS critic units (of `scale` reward each) at |eta| = 1, so that it rests where all
-    there is to gain is the critic's noise. Pessimism costs nothing.
-    """
-    gain = beta * prediction.epistemic * slope
-    return jnp.where(sign > 0, jnp.clip(gain / (KEENNESS * scale), -1, 1), sign * jnp.sign(gain))
 
 
 def consider(

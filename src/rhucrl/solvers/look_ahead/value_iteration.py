@@ -17,13 +17,12 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from rhucrl.envs.game import Game
-from rhucrl.hallucination import hallucinate
+from rhucrl.hallucination import choose_eta, hallucinate
 from rhucrl.models.base import Model
 from rhucrl.networks.critics import Critic
 from rhucrl.solvers.look_ahead.backup import (  # fmt: skip
     Considered,
     SolverNumbers,
-    choose_eta,
     consider,
     features,
     look_ahead,

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from rhucrl.algorithms import ALGORITHMS
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Box, Game, JaxGame, chosen
-from rhucrl.hallucination import hallucinate
+from rhucrl.hallucination import hallucinate, sampled
 from rhucrl.models.base import Model
 from rhucrl.networks.policies import Nobody
 from rhucrl.play import Acting, act, fresh, reply
@@ -112,8 +112,8 @@ def imagined(
             eta = jnp.where(kind == OPTIMIST, up, jnp.where(kind == PESSIMIST, down, 0.0))
             reach = jnp.where(kind == PESSIMIST, jnp.minimum(place.beta, CONFIDENCE), place.beta)
             plausible = hallucinate(model.predict(obs, executed, adversary), eta, reach, noise)
-            mean, std = model.member(obs, executed, adversary, pick(jax.random.uniform(keys[2]), model.members))
-            following = inside(place, jnp.where(kind == MEMBER, mean + noise * std, plausible))
+            member = model.member(obs, executed, adversary, pick(jax.random.uniform(keys[2]), model.members))
+            following = inside(place, jnp.where(kind == MEMBER, sampled(member, noise), plausible))
             reward = alive * game.reward(obs, executed, adversary, following)
             return (following, alive * (1 - game.over(following)), memory), reward
 

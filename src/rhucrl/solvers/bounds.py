@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.envs.game import Game, chosen
 from rhucrl.hallucination import hallucinate, sampled
-from rhucrl.models.base import Model
+from rhucrl.models.base import AbstractModel
 from rhucrl.solvers.look_ahead.value_iteration import pick
 
 MEMBERS = 2  # rollouts of sampled ensemble members for J^(e)
@@ -37,7 +37,7 @@ class Contest(NamedTuple):
     """Who plays in which model, and where `up` leads the optimist's eta and `down` the pessimist's."""
 
     game: Game
-    model: Model
+    model: AbstractModel
     policy: Policy
     deployed: Opponent
     own: Opponent

@@ -25,7 +25,7 @@ from jaxtyping import Array, Float
 
 from rhucrl.envs.game import Game
 from rhucrl.hallucination import choose_eta, hallucinate
-from rhucrl.models.base import Model, Prediction
+from rhucrl.models.base import AbstractModel, Prediction
 from rhucrl.networks.critics import Critic
 
 SOFTNESS = 0.1  # of the stateless adversary's choice, in units of the critics
@@ -88,7 +88,7 @@ def slope(game: Game, critic: Critic, obs: Array, adversary: Float[Array, "k qba
 
 
 def consider(
-    game: Game, model: Model, obs: Float[Array, "*b p"], agent: Float[Array, "*b a q"], adversary: Array
+    game: Game, model: AbstractModel, obs: Float[Array, "*b p"], agent: Float[Array, "*b a q"], adversary: Array
 ) -> Considered:
     """The model's predictions and the rewards at all pairs of candidates."""
     s = obs[..., None, None, :]

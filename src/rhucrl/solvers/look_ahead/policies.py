@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from rhucrl.envs.game import Game
 from rhucrl.hallucination import choose_eta, hallucinate
-from rhucrl.models.base import Model
+from rhucrl.models.base import AbstractModel
 from rhucrl.networks.critics import Critic
 from rhucrl.solvers.look_ahead.backup import SolverNumbers, settle, slope, stateless, unit, value
 
@@ -26,7 +26,7 @@ class CriticPlayer(eqx.Module):
     """What both players share: a critic of a hallucinated problem, and the means to look one step ahead in it."""
 
     game: Game
-    model: Model
+    model: AbstractModel
     critic: Critic
     sign: Array
     numbers: SolverNumbers

@@ -27,7 +27,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from rhucrl.envs.game import Box, Game, chosen
 from rhucrl.hallucination import hallucinate, sampled
-from rhucrl.models.base import Model
+from rhucrl.models.base import AbstractModel
 from rhucrl.solvers.look_ahead.candidates import lattice, vertices_and_centre
 from rhucrl.solvers.look_ahead.value_iteration import pick
 
@@ -97,7 +97,7 @@ class Planning(eqx.Module):
     """
 
     game: Game
-    model: Model
+    model: AbstractModel
     beta: Float[Array, ""]
     discount: Float[Array, ""]
     seed: Int[Array, ""]

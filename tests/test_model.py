@@ -160,7 +160,7 @@ def test_fitting_never_looks_at_validation_rows(data, fitted):
 def test_fits_end_with_their_best_weights(data, fitted):
     """A step size that is far too large ruins the weights round by round: the least bad round is returned."""
     model, _, report = fit(fitted, data, learning_rate=0.1)
-    assert report.steps < 20 * 25  # stopped
+    assert report["fit_steps"] < 20 * 25  # stopped
     np.testing.assert_allclose(held_out_error(model, data), report["validation_error"] ** 2, rtol=1e-2)
     after = [held_out_error(fit(fitted, data, rounds, 0.1)[0], data) for rounds in (1, 2, 3)]
     assert held_out_error(model, data) <= min(after) * 1.001

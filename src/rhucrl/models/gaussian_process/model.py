@@ -167,7 +167,8 @@ def create(config: TrainConfig, game: Game, key: Array) -> tuple[GaussianProcess
     model = GaussianProcessModel(game, kernel, *blank, signal, noise, jnp.float32(1), (*waves, heights))
     ridge = p * game.horizon if config.ridge == "theory" else max(config.noise**2, LOWEST)  # until one is fitted
     empty = jnp.zeros((m, 2 * m), jnp.uint32), jnp.zeros(m, jnp.int32)
-    memory = PosteriorMemory(*empty, *jnp.zeros(3, jnp.int32), jnp.float32(ridge), jnp.float32(0))
+    zero = jnp.int32(0)
+    memory = PosteriorMemory(*empty, zero, zero, zero, jnp.float32(ridge), jnp.float32(0))
     return model, GaussianProcessMemory(memory, *jnp.zeros(3))
 
 

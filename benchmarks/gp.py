@@ -42,7 +42,7 @@ def main() -> None:
 
     from rhucrl.models.gaussian_process import posterior
     from rhucrl.models.gaussian_process.kernels import Kernel
-    from rhucrl.models.gaussian_process.model import GaussianProcess
+    from rhucrl.models.gaussian_process.model import GaussianProcessModel
 
     n, rng = asked.points, np.random.default_rng(0)
     one = np.ones(INPUTS)
@@ -59,7 +59,7 @@ def main() -> None:
     single = lambda tree: jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), tree)  # noqa: E731
     waves = jnp.zeros((INPUTS, 1)), jnp.zeros(1), jnp.zeros((1, 1, OUTPUTS))
     game: Any = None
-    model = GaussianProcess(
+    model = GaussianProcessModel(
         game, single(kernel), *single((z, after.weights, after.factor, np.ones(OUTPUTS), 0.03, 1.0)), waves
     )
     batch = jnp.asarray(rng.uniform(-1, 1, (BATCH, INPUTS)), jnp.float32)

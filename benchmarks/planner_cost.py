@@ -26,8 +26,7 @@ BUDGETS = {"pendulum, known": (5.0, 20.0, 100.0), "half-cheetah, learned": (100.
 
 
 def model(name: str, env: Any) -> Any:
-    config = TrainConfig.preset(name)
-    return ensemble.create(env.game, config.heads, config.model_width, jax.random.key(0), config.linear)
+    return ensemble.create(TrainConfig.preset(name), env.game, jax.random.key(0))[0]
 
 
 def cases() -> dict[str, tuple[Any, Any]]:

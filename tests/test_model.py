@@ -10,9 +10,11 @@ import pytest
 
 from probes import Probe
 from rhucrl import replay as store
+from rhucrl.config import TrainConfig
 from rhucrl.hallucination import hallucinate
 from rhucrl.models import calibration, ensemble
 from rhucrl.models.base import Prediction
+from rhucrl.models.ensemble import EnsembleModel
 from rhucrl.replay import Transitions
 
 HEADS, WIDTH = 5, 16
@@ -31,8 +33,8 @@ def filled(data: Transitions, capacity: int = 512) -> store.Replay:
     return store.add(store.empty(capacity, (1, 1, 1), HEADS), data, jnp.int32(len(data.obs)), jax.random.key(0))
 
 
-def fresh(seed: int = 0) -> ensemble.Ensemble:
-    return ensemble.create(Probe(), HEADS, WIDTH, jax.random.key(seed))
+def fresh(seed: int = 0, linear: bool = False) -> EnsembleModel:
+    return ensemble.create(TrainConfig(heads=HEADS, model_width=WIDTH, linear=linear), Probe(), jax.random.key(seed))[0]
 
 
 @jax.jit
@@ -51,7 +53,7 @@ def fitted(data):
     return fit(fresh(), data)[0]
 
 
-def held_out_error(model: ensemble.Ensemble, replay: store.Replay) -> float:
+def held_out_error(model: EnsembleModel, replay: store.Replay) -> float:
     """The mean squared error on the validation rows, in units of the change's variance."""
     mean = model.predict(*replay.data[:3]).mean
     rows = np.asarray(replay.held_out * replay.filled, bool)
@@ -76,7 +78,7 @@ def test_the_ensemble_learns_a_known_map(fitted):
 def test_a_linear_part_learns_a_linear_map_from_few_data():
     replay, test, wrong = filled(transitions(20)), transitions(100, seed=7), {}
     for linear in (False, True):
-        model = fit(ensemble.create(Probe(), HEADS, WIDTH, jax.random.key(0), linear), replay)[0]
+        model = fit(fresh(linear=linear), replay)[0]
         wrong[linear] = float(jnp.abs(model.predict(*test[:3]).mean - test.following).mean())
     assert wrong[True] < 0.5 * wrong[False]
 
@@ -158,8 +160,8 @@ def test_fitting_never_looks_at_validation_rows(data, fitted):
 def test_fits_end_with_their_best_weights(data, fitted):
     """A step size that is far too large ruins the weights round by round: the least bad round is returned."""
     model, _, report = fit(fitted, data, learning_rate=0.1)
-    assert report.steps < 20 * 25  # stopped
-    np.testing.assert_allclose(held_out_error(model, data), report.validation_mse, rtol=1e-2)
+    assert report["fit_steps"] < 20 * 25  # stopped
+    np.testing.assert_allclose(held_out_error(model, data), report["validation_error"] ** 2, rtol=1e-2)
     after = [held_out_error(fit(fitted, data, rounds, 0.1)[0], data) for rounds in (1, 2, 3)]
     assert held_out_error(model, data) <= min(after) * 1.001
 

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 
 from probes import GRID, SHOVES, Probe, Unsure, solution
+from rhucrl.hallucination import KEENNESS, choose_eta
 from rhucrl.models.base import Prediction
 from rhucrl.models.known import KnownModel
 from rhucrl.networks.critics import Critic
 from rhucrl.solvers.bounds import Contest, bounds
 from rhucrl.solvers.look_ahead import value_iteration
 from rhucrl.solvers.look_ahead.backup import (
-    KEENNESS,
     SolverNumbers,
-    choose_eta,
     consider,
     look_ahead,
     settle,

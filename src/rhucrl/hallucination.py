@@ -1,10 +1,14 @@
-"""f^(o), f^(p): one function of a prediction and an eta (`eq:optimistic_transition`, `eq:pessimistic_transition`)."""
+"""f^(o) and f^(p), one function of a prediction and an eta (`eq:optimistic_transition`, `eq:pessimistic_transition`);
+f^(e), one plausible model; and the choice of eta."""
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from rhucrl.models.base import Prediction
+
+KEENNESS = 0.1  # the cost of full optimism, in units of the critics
 
 
 def hallucinate(
@@ -17,3 +21,19 @@ def hallucinate(
     """
     mean = prediction.mean + beta * eta * prediction.epistemic
     return mean if noise is None else mean + noise * prediction.aleatoric
+
+
+def sampled(member: tuple[Array, Array], noise: Array) -> Array:
+    """mu_i + omega: a member (mean and aleatoric standard deviation) as it is, for J^(e)."""
+    mean, aleatoric = member
+    return mean + noise * aleatoric
+
+
+def choose_eta(scale: Array, prediction: Prediction, slope: Array, sign: Array | int, beta: Array) -> Array:
+    """eta(s, a, abar) in [-1, 1]^p: the maximiser (minimiser) of the linearised critic.
+
+    Optimism costs a little, KEENNESS critic units (of `scale` reward each) at |eta| = 1, so that it rests where all
+    there is to gain is the critic's noise. Pessimism costs nothing.
+    """
+    gain = beta * prediction.epistemic * slope
+    return jnp.where(sign > 0, jnp.clip(gain / (KEENNESS * scale), -1, 1), sign * jnp.sign(gain))

@@ -1,12 +1,16 @@
-"""What a dynamics model says about the next state."""
+"""What a dynamics model is: what it says about the next state, and how it learns from an episode."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+import abc
+from typing import Any, NamedTuple
 
+import equinox as eqx
 from jaxtyping import Array, Float
 
+from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
+from rhucrl.replay import Replay
 
 
 class Prediction(NamedTuple):
@@ -17,19 +21,23 @@ class Prediction(NamedTuple):
     aleatoric: Float[Array, "*b p"]
 
 
-class Model(Protocol):
-    """Any dynamics model: the prediction at (s, executed action, adversary's action)."""
+class AbstractModel(eqx.Module):
+    """A dynamics model: what it predicts at (s, executed action, adversary's action), and how it learns."""
+
+    game: eqx.AbstractVar[Game]
 
     @property
-    def game(self) -> Game: ...
-
-    @property
+    @abc.abstractmethod
     def members(self) -> int:
         """How many plausible models there are to draw from."""
-        ...
 
+    @abc.abstractmethod
     def predict(self, obs: Array, executed: Array, adversary: Array) -> Prediction: ...
 
+    @abc.abstractmethod
     def member(self, obs: Array, executed: Array, adversary: Array, index: Array) -> tuple[Array, Array]:
         """Mean and aleatoric standard deviation of one plausible model, for J^(e)."""
-        ...
+
+    @abc.abstractmethod
+    def update(self, config: TrainConfig, memory: Any, replay: Replay, key: Array) -> tuple[AbstractModel, Any, dict]:
+        """The model of all data, of which one episode's are new; what its next update needs; how it went."""

@@ -7,7 +7,7 @@ epistemic uncertainty; the mean of their variances the aleatoric one.
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,10 +16,13 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl import replay as store
+from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
-from rhucrl.models.base import Prediction
+from rhucrl.models import calibration
+from rhucrl.models.base import AbstractModel, Prediction
 from rhucrl.networks.layers import affine, smooth_gate
 from rhucrl.replay import Replay, statistics
+from rhucrl.runtime.compilation import compiled
 
 SAME = 1e-6  # heads that agree are so far apart, in units of a change: at 0 a standard deviation has no gradient
 FLOOR, CEILING = 1e-3, 1.0  # of the aleatoric standard deviation, in units of the change's own
@@ -58,7 +61,7 @@ def soft_range(x: Array, low: Array, high: Array) -> Array:
     return low + (high - low) * (0.5 + 0.5 * jnp.tanh(x / 3))
 
 
-class Ensemble(eqx.Module):
+class EnsembleModel(AbstractModel):
     """Heads with the statistics that normalise them and the temperature that calibrates them."""
 
     game: Game
@@ -72,12 +75,9 @@ class Ensemble(eqx.Module):
     def members(self) -> int:
         return self.heads.hidden.shape[0]
 
-    def normalised(self, obs: Array, executed: Array, adversary: Array) -> Array:
-        return (self.game.model_input(obs, executed, adversary) - self.inputs[0]) / self.inputs[1]
-
     def each(self, obs: Array, executed: Array, adversary: Array) -> tuple[Array, Array]:
         """Mean and aleatoric standard deviation of the next observation, per head."""
-        x = self.normalised(obs, executed, adversary)
+        x = (self.game.model_input(obs, executed, adversary) - self.inputs[0]) / self.inputs[1]
         mean, std = self.heads(x.reshape(-1, x.shape[-1]))
         mean = mean if self.skip is None else mean + x.reshape(-1, x.shape[-1]) @ self.skip
         shape = (mean.shape[0], *x.shape[:-1], mean.shape[-1])
@@ -94,38 +94,45 @@ class Ensemble(eqx.Module):
         take = lambda x: jnp.take_along_axis(x, index[None, ..., None], 0)[0]  # noqa: E731
         return take(mean), take(std)
 
-
-class Fit(NamedTuple):
-    """How a fit went."""
-
-    steps: Array
-    validation_mse: Array
-    train_loss: Array
+    def update(self, config: TrainConfig, memory: Any, replay: Replay, key: Array) -> tuple[EnsembleModel, Any, dict]:
+        return learn(config, self, memory, replay, key)
 
 
 def optimiser(learning_rate: Array, decay: float = 1e-4) -> optax.GradientTransformation:
     return optax.adamw(learning_rate, weight_decay=decay)
 
 
-def create(game: Game, heads: int, width: int, key: PRNGKeyArray, linear: bool = False) -> Ensemble:
-    """`linear`: the heads learn what a linear model, fitted in closed form, leaves over."""
+def create(config: TrainConfig, game: Game, key: PRNGKeyArray) -> tuple[EnsembleModel, optax.OptState]:
+    """The model before any data and its optimiser; `linear`: its heads learn what a fitted linear map leaves over."""
     p, q, qbar = game.predicted_size, game.agent.size, game.adversary.size
     inputs = game.model_input(jnp.zeros(p), jnp.zeros(q), jnp.zeros(qbar)).shape[-1]
     unit = lambda n: (jnp.zeros(n), jnp.ones(n))  # noqa: E731
-    skip = jnp.zeros((inputs, p)) if linear else None
-    return Ensemble(game, Heads(inputs, p, heads, width, key), unit(inputs), unit(p), jnp.float32(1.0), skip)
+    skip = jnp.zeros((inputs, p)) if config.model.linear else None
+    heads = Heads(inputs, p, config.model.heads, config.model.width, key)
+    model = EnsembleModel(game, heads, unit(inputs), unit(p), jnp.float32(1.0), skip)
+    return model, optimiser(jnp.float32(0)).init(eqx.filter(heads, eqx.is_array))
+
+
+@compiled("config")
+def learn(
+    config: TrainConfig, model: EnsembleModel, state: optax.OptState, replay: Replay, key: PRNGKeyArray
+) -> tuple[EnsembleModel, optax.OptState, dict[str, Array]]:
+    """Fit, and recalibrate on the data that were held out."""
+    model, state, metrics = fit(
+        eqx.tree_at(lambda m: m.temperature, model, jnp.float32(1)), state, replay,
+        config.model.rounds, config.model.steps, config.model.batch, jnp.float32(config.model.learning_rate), key,
+    )  # fmt: skip
+    index, weight = store.validation(replay)
+    data = jax.tree.map(lambda x: x[index], replay.data)
+    temperature = calibration.temperature(model.predict(*data[:3]), data.following, weight)
+    model = eqx.tree_at(lambda m: m.temperature, model, jnp.maximum(temperature, config.model.minimum_temperature))
+    return model, state, metrics | {"temperature": temperature}
 
 
 def fit(
-    model: Ensemble,
-    state: optax.OptState,
-    replay: Replay,
-    rounds: int,
-    steps: int,
-    batch: int,
-    learning_rate: Array,
-    key: PRNGKeyArray,
-) -> tuple[Ensemble, optax.OptState, Fit]:
+    model: EnsembleModel, state: optax.OptState, replay: Replay, rounds: int, steps: int, batch: int,
+    learning_rate: Array, key: PRNGKeyArray,
+) -> tuple[EnsembleModel, optax.OptState, dict[str, Array]]:  # fmt: skip
     """Gaussian maximum likelihood with bootstrap weights.
 
     At most `rounds` rounds of `steps` gradient steps; stops when the validation error passes 1.1 times its
@@ -154,27 +161,26 @@ def fit(
     def step(carry, key):
         heads, state = carry
         index = jax.random.randint(key, (batch,), 0, jnp.maximum(replay.size, 1))
-        value, gradient = jax.value_and_grad(loss)(heads, index)
-        change, state = adam.update(gradient, state, heads)
-        return (jax.tree.map(jnp.add, heads, change), state), value
+        change, state = adam.update(jax.grad(loss)(heads, index), state, heads)
+        return (jax.tree.map(jnp.add, heads, change), state), None
 
     def one_round(carry):
-        i, heads, state, best, error, least, _ = carry
-        (heads, state), losses = jax.lax.scan(step, (heads, state), jax.random.split(jax.random.fold_in(key, i), steps))
+        i, heads, state, best, error, least = carry
+        (heads, state), _ = jax.lax.scan(step, (heads, state), jax.random.split(jax.random.fold_in(key, i), steps))
         error = validation(heads)
         better = error <= least
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), heads, best)
-        return i + 1, heads, state, best, error, jnp.minimum(least, error), losses.mean()
+        return i + 1, heads, state, best, error, jnp.minimum(least, error)
 
     def going_on(carry):
-        i, *_, error, least, _ = carry
+        i, *_, error, least = carry
         return (i < rounds) & ((i == 0) | (error <= 1.1 * least))
 
     start = validation(model.heads)
-    carry = (jnp.int32(0), model.heads, state, model.heads, start, jnp.float32(jnp.inf), jnp.float32(0))
-    done, _, state, best, _, least, last = jax.lax.while_loop(going_on, one_round, carry)
+    carry = (jnp.int32(0), model.heads, state, model.heads, start, jnp.float32(jnp.inf))
+    done, _, state, best, _, least = jax.lax.while_loop(going_on, one_round, carry)
     fitted = dataclasses.replace(model, heads=best, inputs=inputs, changes=changes, skip=skip)
-    return fitted, state, Fit(done * steps, least, last)
+    return fitted, state, {"fit_steps": done * steps, "validation_error": jnp.sqrt(least)}
 
 
 def ridge(x: Float[Array, "n d"], y: Float[Array, "n p"], weight: Float[Array, " n"]) -> Float[Array, "d p"]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import equinox as eqx
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
-from rhucrl.models.base import Prediction
+from rhucrl.models.base import AbstractModel, Prediction
+from rhucrl.replay import Replay
 
 
-class KnownModel(eqx.Module):
+class KnownModel(AbstractModel):
     """For testing a solver alone: sigma = 0 everywhere."""
 
     game: Game
@@ -26,3 +29,10 @@ class KnownModel(eqx.Module):
     def member(self, obs: Array, executed: Array, adversary: Array, index: Array) -> tuple[Array, Array]:
         mean = self.game.dynamics(obs, executed, adversary)
         return mean, jnp.zeros_like(mean)
+
+    def update(self, config: TrainConfig, memory: Any, replay: Replay, key: Array) -> tuple[KnownModel, Any, dict]:
+        return self, memory, {}
+
+
+def create(config: TrainConfig, game: Game, key: Array) -> tuple[KnownModel, tuple[()]]:
+    return KnownModel(game), ()

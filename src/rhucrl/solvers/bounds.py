@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.envs.game import Game, chosen
-from rhucrl.hallucination import hallucinate
-from rhucrl.models.base import Model
+from rhucrl.hallucination import hallucinate, sampled
+from rhucrl.models.base import AbstractModel
 from rhucrl.solvers.look_ahead.value_iteration import pick
 
 MEMBERS = 2  # rollouts of sampled ensemble members for J^(e)
@@ -37,7 +37,7 @@ class Contest(NamedTuple):
     """Who plays in which model, and where `up` leads the optimist's eta and `down` the pessimist's."""
 
     game: Game
-    model: Model
+    model: AbstractModel
     policy: Policy
     deployed: Opponent
     own: Opponent
@@ -90,12 +90,12 @@ def rollouts(contest: Contest, lanes: list[Lane], key: PRNGKeyArray) -> Float[Ar
         adversary = jnp.where(stray | (who >= 0), fixed, adversary)
         executed = chosen(game.execute(action, adversary), luck)
         prediction = model.predict(obs, executed, adversary)
-        mean, std = model.member(obs, executed, adversary, pick(whose, model.members))
+        member = model.member(obs, executed, adversary, pick(whose, model.members))
         here = obs, executed, adversary, prediction.mean
         up, down = jnp.sign(contest.up(*here)), -jnp.sign(contest.down(*here))
         eta = jnp.where(chooser == OPTIMIST, up, jnp.where(chooser == PESSIMIST, down, 0.0))
         plausible = hallucinate(prediction, eta, reach, noise)
-        following = contest.project(jnp.where(chooser == MEMBER, mean + noise * std, plausible))
+        following = contest.project(jnp.where(chooser == MEMBER, sampled(member, noise), plausible))
         reward = alive * game.reward(obs, executed, adversary, following)
         return (following, alive * (1 - game.over(following))), reward
 

@@ -1,11 +1,10 @@
-"""The protocol (`alg:R-HUCRL_protocol`): select, play, add, fit, calibrate; keep the best policy by J^(p)."""
+"""The protocol (`alg:R-HUCRL_protocol`): select, play, add, update; output the best policy by J^(p)."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -16,11 +15,9 @@ from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game, JaxGame
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.errors import UsageError
-from rhucrl.models import calibration, ensemble
-from rhucrl.models.base import Model
-from rhucrl.models.ensemble import Ensemble
-from rhucrl.models.gaussian_process.model import GaussianProcess
-from rhucrl.models.known import KnownModel
+from rhucrl.models import calibration, ensemble, known
+from rhucrl.models.base import AbstractModel
+from rhucrl.models.gaussian_process import model as gaussian_process
 from rhucrl.play import Episode, play_in_jax, play_on_host
 from rhucrl.replay import Replay
 from rhucrl.runtime.compilation import compiled
@@ -29,18 +26,19 @@ from rhucrl.solvers.actor_critic import solver as pathwise
 from rhucrl.solvers.look_ahead import solver as look_ahead
 from rhucrl.solvers.look_ahead.backup import SolverNumbers, unit
 from rhucrl.solvers.planner import solver as receding
-from rhucrl.training import theory_log as ledger
+from rhucrl.training import theory_log
 
 TIE = 0.05  # a difference in J^(p) or returns that says nothing, in units of the critics: the later policy is output
 HEADS = 5  # bootstrap weights of a transition that no ensemble is fitted to
-BOUNDS = ("norm", "delta", "epsilon", "lipschitz", "oracle")  # options that no program depends on
+THEORY = ("norm", "delta", "epsilon", "lipschitz", "oracle")  # options that no program depends on
+MODELS = {"ensemble": ensemble.create, "gp": gaussian_process.create, "known": known.create}
 SOLVERS: dict[str, Any] = {"look-ahead": look_ahead, "actor-critic": pathwise, "planner": receding}
 
 
 class TrainingState(NamedTuple):
     """Everything that a run needs to go on, bit for bit."""
 
-    model: Model
+    model: AbstractModel
     model_optimiser: Any
     """The ensemble's optimiser; a Gaussian process' memory."""
     learner: Any
@@ -60,7 +58,7 @@ def training_env(config: TrainConfig, env: ZeroSumEnv) -> ZeroSumEnv:
 
 
 def solver_of(config: TrainConfig, game: Game) -> Any:
-    """The module that solves both problems; by default, candidates where the whole game is small."""
+    """The module that solves both problems."""
     return SOLVERS[config.solver.kind]
 
 
@@ -84,7 +82,7 @@ def programs(config: TrainConfig) -> TrainConfig:
     """What the compiled programs depend on: runs of other seeds, lengths and strengths share them."""
     model, solver = config.model, dataclasses.replace(config.solver, beta=1.0)
     if model.kind == "gp":
-        model = dataclasses.replace(model, **{name: getattr(type(model), name) for name in BOUNDS})
+        model = dataclasses.replace(model, **{name: getattr(type(model), name) for name in THEORY})
     plain = {"seed": 0, "episodes": 1, "random_episodes": 1, "strength": None}
     return dataclasses.replace(config, **plain, model=model, solver=solver)
 
@@ -94,17 +92,11 @@ def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> 
     p, q, qbar = game.predicted_size, game.agent.size, game.adversary.size
     solver = solver_of(config, game)
     learner = solver.begin(config, game, keys[:2])
-    if config.model.kind == "known":
-        model, optimiser = KnownModel(game), ()
-    elif config.model.kind == "gp":
-        model, optimiser = ledger.begin(config, game, keys[2])
-    else:
-        model = ensemble.create(game, config.model.heads, config.model.width, keys[2], config.model.linear)
-        optimiser = ensemble.optimiser(jnp.float32(0)).init(eqx.filter(model.heads, eqx.is_array))
+    model, memory = MODELS[config.model.kind](config, game, keys[2])
     replay = store.empty(capacity, (p, q, qbar), getattr(config.model, "heads", HEADS))
     pair = solver.players(config, game, model, learner, numbers(config, 0))
     lowest = jnp.float32(-jnp.inf)
-    return TrainingState(model, optimiser, learner, replay, pair, pair, lowest, lowest, jnp.int32(-1))
+    return TrainingState(model, memory, learner, replay, pair, pair, lowest, lowest, jnp.int32(-1))
 
 
 def deployed(config: TrainConfig, pair: Any, game: Game) -> Any:
@@ -162,35 +154,32 @@ def play(config: TrainConfig, env: ZeroSumEnv, state: TrainingState, explore: bo
     return play_on_host(env, None if explore else solver.acting(config, pair, env.game), key)
 
 
-@compiled("config")
 def learn(
     config: TrainConfig, state: TrainingState, episode: Episode, beta: Array, key: PRNGKeyArray
 ) -> tuple[TrainingState, dict]:
-    """Judge the model on the new data, add them, refit and recalibrate."""
-    keys, (transitions, count, _) = jax.random.split(key), episode
-    over = jnp.cumsum(state.model.game.over(transitions.obs)) > 0  # what comes after an end is never imagined
+    """Add the episode to the replay, and update the model."""
+    keys = jax.random.split(key)
+    replay, foreseen = add(state.model, state.replay, episode, beta, keys[0])
+    model, memory, fitted = state.model.update(config, state.model_optimiser, replay, keys[1])
+    state = state._replace(model=model, model_optimiser=memory, replay=replay)
+    return state, dict(sorted((foreseen | fitted).items()))
+
+
+@compiled()
+def add(
+    model: AbstractModel, replay: Replay, episode: Episode, beta: Array, key: PRNGKeyArray
+) -> tuple[Replay, dict[str, Array]]:
+    """The replay with the new data, and how well the model foresaw them."""
+    transitions, count, _ = episode
+    over = jnp.cumsum(model.game.over(transitions.obs)) > 0  # what comes after an end is never imagined
     real = ((jnp.arange(transitions.obs.shape[0]) < count) & ~over).astype(jnp.float32)
     count = real.sum().astype(jnp.int32)
-    prediction = state.model.predict(*transitions[:3])
+    prediction = model.predict(*transitions[:3])
     covered = calibration.coverage(prediction, transitions.following, beta, real)
     metrics = {"coverage_confidence": covered.confidence, "coverage_predictive": covered.predictive}
     error = jnp.square(prediction.mean - transitions.following)
     metrics |= {"one_step_error": jnp.sqrt((real @ error.mean(-1)) / count)}
-    replay = store.add(state.replay, transitions, count, keys[0])
-    if isinstance(state.model, GaussianProcess):
-        metrics |= {"uncertainty": real @ jnp.square(prediction.epistemic / state.model.temperature).sum(-1)}
-    if not isinstance(state.model, Ensemble):
-        return state._replace(replay=replay), metrics
-    model, optimiser, fit = ensemble.fit(
-        eqx.tree_at(lambda m: m.temperature, state.model, jnp.float32(1)), state.model_optimiser, replay,
-        config.model.rounds, config.model.steps, config.model.batch, jnp.float32(config.model.learning_rate), keys[1],
-    )  # fmt: skip
-    index, weight = store.validation(replay)
-    data = jax.tree.map(lambda x: x[index], replay.data)
-    temperature = calibration.temperature(model.predict(*data[:3]), data.following, weight)
-    model = eqx.tree_at(lambda m: m.temperature, model, jnp.maximum(temperature, config.model.minimum_temperature))
-    metrics |= {"temperature": temperature, "fit_steps": fit.steps, "validation_error": jnp.sqrt(fit.validation_mse)}
-    return state._replace(model=model, model_optimiser=optimiser, replay=replay), metrics
+    return store.add(replay, transitions, count, key), metrics
 
 
 def episode(config: TrainConfig, env: ZeroSumEnv, state: TrainingState, index: int) -> tuple[TrainingState, dict]:
@@ -209,9 +198,9 @@ def episode(config: TrainConfig, env: ZeroSumEnv, state: TrainingState, index: i
         metrics |= {"output_bound": state.output_bound, "output_return": state.output_return}
     metrics |= {"return": played.earned, "steps": played.count}
     state, learned = timed("fitting", learn, config, state, played, n.beta, keys[2])
-    if isinstance(state.model, GaussianProcess):
-        earned = None if explore else played.earned
-        state, told = timed("fitting", ledger.learn, asked, state, earned, learned.pop("uncertainty"))
-        learned |= told
-    metrics |= learned | {"output_episode": state.output_episode}
+    metrics |= learned
+    if config.model.kind == "gp":
+        state, bounds = timed("fitting", theory_log.write, asked, state, None if explore else played.earned)
+        metrics |= bounds
+    metrics |= {"output_episode": state.output_episode}
     return state, {name: x.item() if hasattr(x, "item") else x for name, x in metrics.items()}

@@ -1,9 +1,9 @@
-"""The theory's ledger of a run with a Gaussian process: what each episode adds to it, and what the bounds then say."""
+"""The theory's log of a run with a Gaussian process: what each episode adds to it, and what the bounds then say."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,8 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game, chosen, join
-from rhucrl.models.gaussian_process import model as gaussian_process
-from rhucrl.models.gaussian_process.model import GaussianProcess, doubled
+from rhucrl.models.gaussian_process.model import GaussianProcessModel, PosteriorMemory, doubled, scale
 from rhucrl.replay import Replay, draw
 from rhucrl.runtime.compilation import compiled
 from rhucrl.theory import bounds as theory
@@ -25,41 +24,21 @@ NEIGHBOURS = 128  # pairs of states that Lipschitz constants are estimated from
 APART = 0.05  # of the observation's scale: the distance in such a pair
 
 
-class TheoryMemory(NamedTuple):
-    """The Gaussian process' own memory, and the sums of the episodes so far."""
-
-    model: gaussian_process.PosteriorMemory
-    uncertainty: Float[Array, ""]
-    """Sum of |sigma_{t-1}|^2 over all data: `eq:complexity_measure` of what was met."""
-    regret: Float[Array, ""]
-    episodes: Float[Array, ""]
-    """Episodes that the regret counts: those with a selected policy."""
-
-
-def begin(config: TrainConfig, game: Game, key: PRNGKeyArray) -> tuple[GaussianProcess, TheoryMemory]:
-    model, memory = gaussian_process.create(config, game, key)
-    return model, TheoryMemory(memory, *jnp.zeros(3))
-
-
-def learn(config: TrainConfig, state: Any, earned: Array | None, uncertainty: Array) -> tuple[Any, dict[str, Any]]:
-    """Refit the model to the replay, and write the episode down; `earned` is None of an episode of random actions."""
-    memory: TheoryMemory = state.model_optimiser
-    width = config.solver.beta if isinstance(config.solver.beta, float | int) else float(state.model.temperature)
-    model, inner, told = gaussian_process.learn(config, state.model, memory.model, state.replay)
+def write(config: TrainConfig, state: Any, earned: Array | None) -> tuple[Any, dict[str, Any]]:
+    """The regret and the bounds after an episode, and the next one's beta_t; `earned` is None of random actions."""
+    model, memory, metrics = state.model, state.model_optimiser, {}
+    width = config.solver.beta if isinstance(config.solver.beta, float | int) else float(model.temperature)
     if config.solver.beta == "theory":
-        model = calibrated(config, model, inner)
-    memory = memory._replace(model=inner, uncertainty=memory.uncertainty + uncertainty)
+        model = calibrated(config, model, memory.model)
     if earned is not None and config.model.oracle is not None:
         missed = memory.regret + config.model.oracle - earned
         memory = memory._replace(regret=missed, episodes=memory.episodes + 1)
-        told |= {"regret": float(missed), "regret_average": float(missed / memory.episodes)}
+        metrics = {"regret": float(missed), "regret_average": float(missed / memory.episodes)}
     state = state._replace(model=model, model_optimiser=memory)
-    return state, told | {"beta": width} | balance(config, state, width)
+    return state, metrics | {"beta": width} | balance(config, state, width)
 
 
-def calibrated(
-    config: TrainConfig, model: GaussianProcess, memory: gaussian_process.PosteriorMemory
-) -> GaussianProcess:
+def calibrated(config: TrainConfig, model: GaussianProcessModel, memory: PosteriorMemory) -> GaussianProcessModel:
     """The model with beta_t of the next episode as its temperature; the sequence does not decrease."""
     ridge, gained, outputs = float(memory.ridge), float(memory.information), model.game.predicted_size
     beta = theory.beta_t(config.model.norm, float(model.noise), ridge, config.model.delta, gained, outputs)
@@ -73,7 +52,7 @@ def balance(config: TrainConfig, state: Any, width: float) -> dict[str, float]:
     horizon, episodes, gained = game.horizon, math.ceil(n / game.horizon), float(memory.model.information)
     most = max(theory.information_bound(kernel_matrix(model), n, ridge), gained)
     complexity = theory.log_complexity_bound(most, ridge, horizon, float(jnp.square(model.signal).sum()))
-    given = Lipschitz(*config.model.lipschitz) if config.model.lipschitz else estimated(state.last, model, state.replay)
+    given = Lipschitz(*map(float, config.model.lipschitz or steepest(state.last, model, state.replay)))
     told = {f"lipschitz_{name}": value for name, value in given._asdict().items()}
     return told | {
         "information_gain": gained, "information_bound": most,
@@ -83,7 +62,7 @@ def balance(config: TrainConfig, state: Any, width: float) -> dict[str, float]:
     }  # fmt: skip
 
 
-def kernel_matrix(model: GaussianProcess) -> Float[np.ndarray, "c c"]:
+def kernel_matrix(model: GaussianProcessModel) -> Float[np.ndarray, "c c"]:
     """k at places all over the game."""
     z = np.asarray(places(model.game), np.float64)
     return doubled(model.kernel)(z, z)
@@ -100,12 +79,8 @@ def places(game: Game) -> Float[Array, "c d"]:
     return game.model_input(game.sample(keys[0], PLACES), *actions)
 
 
-def estimated(pair: Any, model: GaussianProcess, replay: Replay) -> Lipschitz:
-    return Lipschitz(*(float(x) for x in steepest(pair, model, replay)))
-
-
 @compiled(often=False)
-def steepest(pair: Any, model: GaussianProcess, replay: Replay) -> tuple[Array, ...]:
+def steepest(pair: Any, model: GaussianProcessModel, replay: Replay) -> tuple[Array, ...]:
     """The steepest of mu, sigma, policies and reward, between neighbouring states that were met and others near them.
 
     The largest of many difference quotients is not above the constant of a continuous function. Policies that choose
@@ -113,15 +88,15 @@ def steepest(pair: Any, model: GaussianProcess, replay: Replay) -> tuple[Array, 
     """
     game, keys = model.game, jax.random.split(jax.random.key(0), 4)
     obs = replay.data.obs[draw(replay, NEIGHBOURS, keys[0])]
-    scale = gaussian_process.scale(game)
 
     def beside(x: Array, size: Array, key: PRNGKeyArray) -> Array:
         return x + APART * size * jax.random.normal(key, x.shape)
 
-    near = game.project(beside(obs, scale, keys[1]))
+    near = game.project(beside(obs, scale(game), keys[1]))
     mine, others = pair.policy(obs), pair.policy(near)
     answers, replies = pair.response(obs, mine), pair.response(near, others)
-    moved = beside(mine, width(game.agent), keys[2]), beside(answers, width(game.adversary), keys[3])
+    half = [(box.high - box.low) / 2 for box in (game.agent, game.adversary)]
+    moved = beside(mine, half[0], keys[2]), beside(answers, half[1], keys[3])
     here, there = (obs, mine, answers), (near, *moved)
 
     def quotient(one: Array, other: Array, apart: Array) -> Array:
@@ -137,7 +112,3 @@ def steepest(pair: Any, model: GaussianProcess, replay: Replay) -> tuple[Array, 
     step, between = jnp.linalg.norm(obs - near, axis=-1), jnp.linalg.norm(join(*here) - join(*there), axis=-1)
     mean, deviation, reward = (quotient(a, b, between) for a, b in zip(of(here), of(there), strict=True))
     return mean, deviation, quotient(mine, others, step), quotient(answers, replies, step), reward
-
-
-def width(box: Any) -> Array:
-    return (box.high - box.low) / 2

@@ -14,16 +14,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, UInt32
+from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt32
 
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game, JaxGame
 from rhucrl.errors import UsageError
-from rhucrl.models.base import Prediction
+from rhucrl.models.base import AbstractModel, Prediction
 from rhucrl.models.gaussian_process import posterior
 from rhucrl.models.gaussian_process.kernels import Kernel
 from rhucrl.models.gaussian_process.likelihood import LOWEST, fit
 from rhucrl.replay import Replay
+from rhucrl.runtime.compilation import compiled
 
 INPUTS = 12  # a kernel of more inputs needs more data than a Gaussian process can hold
 MEMBERS, WAVES = 5, 64
@@ -32,7 +33,7 @@ FINEST = 1e-6  # the least variance in units of the signal's: differences of sin
 SPAN = 1024  # draws of inputs that show their range
 
 
-class GaussianProcess(eqx.Module):
+class GaussianProcessModel(AbstractModel):
     """mu and sigma of the next observation; the temperature of sigma is beta_t where the theory gives it, else 1."""
 
     game: Game
@@ -85,6 +86,39 @@ class GaussianProcess(eqx.Module):
         change = self.signal * (mean + std[:, None] * eps).reshape(*batch, -1)
         return self.game.forget(obs) + change, jnp.full_like(change, 1) * self.noise * self.signal
 
+    def update(
+        self, config: TrainConfig, memory: GaussianProcessMemory, replay: Replay, key: PRNGKeyArray
+    ) -> tuple[GaussianProcessModel, GaussianProcessMemory, dict[str, Any]]:
+        """The posterior of all data in the replay; the hyper-parameters are fitted whenever the data have doubled."""
+        old, n, capacity = memory.model, int(replay.size), config.model.points
+        met = memory.uncertainty + uncertainty(self, replay, old.seen)
+        z, change = (np.asarray(x, np.float64)[:n] for x in observed(self.game, replay))
+        count, rows, inverse = int(old.count), np.asarray(old.rows), doubles(old.inverse)
+        kernel, ridge, signal = doubled(self.kernel), float(old.ridge), np.asarray(self.signal, np.float64)
+        if due := config.model.kernel_fit and n >= 2 * int(old.fitted):
+            kernel, ridge, signal = fitted(config, self.game, kernel, ridge, z, change)
+            count = 0
+        y = change / signal
+        if n <= capacity:
+            fresh = np.arange(count, n)
+            across, corner = kernel(z[:count], z[fresh]), kernel(z[fresh], z[fresh])
+            small = posterior.grow(inverse[:count, :count], across, corner, ridge)
+            rows, after = np.arange(n), posterior.exact(small, y, ridge)
+        else:
+            candidates = np.arange(n) if due or not count else np.union1d(rows[:count], np.arange(int(old.seen), n))
+            least = posterior.NEGLIGIBLE * ridge
+            rows, small = candidates[posterior.greedy(kernel, z[candidates], capacity, least)], np.zeros((0, 0))
+            after = posterior.project(kernel, z[rows], z, y, ridge)
+        m = len(rows)
+        noise = np.sqrt(ridge) if config.model.ridge == "noise" else config.model.noise
+        model = shadow(self, kernel, signal, z[rows], after, noise)
+        new = old._replace(
+            inverse=words(padded(small, (capacity, capacity))), rows=jnp.asarray(padded(rows, (capacity,)), jnp.int32),
+            count=jnp.int32(m), seen=jnp.int32(n), fitted=jnp.int32(n) if due else old.fitted, ridge=jnp.float32(ridge),
+            information=jnp.float32(after.information),
+        )  # fmt: skip
+        return model, memory._replace(model=new, uncertainty=met), {"points": m, "ridge": ridge}
+
 
 class PosteriorMemory(NamedTuple):
     """What the next update needs beyond the model, bit for bit."""
@@ -105,7 +139,18 @@ class PosteriorMemory(NamedTuple):
     """The realised information gain of one output (`eq:info_gain_gp`)."""
 
 
-def create(config: TrainConfig, game: Game, key: Array) -> tuple[GaussianProcess, PosteriorMemory]:
+class GaussianProcessMemory(NamedTuple):
+    """The posterior's own memory, and the theory's sums over the episodes so far."""
+
+    model: PosteriorMemory
+    uncertainty: Float[Array, ""]
+    """Sum of |sigma_{t-1}|^2 over all data: `eq:complexity_measure` of what was met."""
+    regret: Float[Array, ""]
+    episodes: Float[Array, ""]
+    """Episodes that the regret counts: those with a selected policy."""
+
+
+def create(config: TrainConfig, game: Game, key: Array) -> tuple[GaussianProcessModel, GaussianProcessMemory]:
     """The prior, and a memory without data."""
     demand(config, game)
     p, m = game.predicted_size, config.model.points
@@ -119,10 +164,14 @@ def create(config: TrainConfig, game: Game, key: Array) -> tuple[GaussianProcess
     signal = config.model.signal * jnp.broadcast_to(scale(game), p)
     blank = jnp.zeros((m, d)) + kernel.centre, jnp.zeros((m, p)), jnp.zeros((m, m))
     noise = jnp.float32(config.model.noise)
-    model = GaussianProcess(game, kernel, *blank, signal, noise, jnp.float32(1), (*waves, heights))
-    ridge, zero = jnp.float32(first_ridge(config, game)), jnp.int32(0)
+    model = GaussianProcessModel(game, kernel, *blank, signal, noise, jnp.float32(1), (*waves, heights))
+    ridge = (
+        p * game.horizon if config.model.ridge == "theory" else max(config.model.noise**2, LOWEST)
+    )  # until one is fitted
     empty = jnp.zeros((m, 2 * m), jnp.uint32), jnp.zeros(m, jnp.int32)
-    return model, PosteriorMemory(*empty, zero, zero, zero, ridge, jnp.float32(0))
+    zero = jnp.int32(0)
+    memory = PosteriorMemory(*empty, zero, zero, zero, jnp.float32(ridge), jnp.float32(0))
+    return model, GaussianProcessMemory(memory, *jnp.zeros(3))
 
 
 def scale(game: Game) -> Float[Array, " p"]:
@@ -155,43 +204,13 @@ def demand(config: TrainConfig, game: Game) -> None:
         raise UsageError("--no-kernel-fit needs a system whose range of states is known: leave the fit on")
 
 
-def first_ridge(config: TrainConfig, game: Game) -> float:
-    """lambda before anything is fitted: the theory's pH, or the noise's variance in units of the signal's."""
-    return game.predicted_size * game.horizon if config.model.ridge == "theory" else max(config.model.noise**2, LOWEST)
-
-
-def learn(
-    config: TrainConfig, model: GaussianProcess, memory: PosteriorMemory, replay: Replay
-) -> tuple[Any, PosteriorMemory, dict]:
-    """The posterior of all data in the replay; the hyper-parameters are fitted whenever the data have doubled."""
-    n, capacity = int(replay.size), config.model.points
-    z, change = (np.asarray(x, np.float64)[:n] for x in observed(model.game, replay))
-    count, rows, inverse = int(memory.count), np.asarray(memory.rows), doubles(memory.inverse)
-    kernel, ridge, signal = doubled(model.kernel), float(memory.ridge), np.asarray(model.signal, np.float64)
-    if due := config.model.kernel_fit and n >= 2 * int(memory.fitted):
-        kernel, ridge, signal = fitted(config, model.game, kernel, ridge, z, change)
-        count = 0
-    y = change / signal
-    if n <= capacity:
-        fresh = np.arange(count, n)
-        across, corner = kernel(z[:count], z[fresh]), kernel(z[fresh], z[fresh])
-        small = posterior.grow(inverse[:count, :count], across, corner, ridge)
-        rows, after = np.arange(n), posterior.exact(small, y, ridge)
-    else:
-        candidates = np.arange(n) if due or not count else np.union1d(rows[:count], np.arange(int(memory.seen), n))
-        least = posterior.NEGLIGIBLE * ridge
-        rows, small = candidates[posterior.greedy(kernel, z[candidates], capacity, least)], np.zeros((0, 0))
-        after = posterior.project(kernel, z[rows], z, y, ridge)
-    m = len(rows)
-    model = shadow(
-        model, kernel, signal, z[rows], after, np.sqrt(ridge) if config.model.ridge == "noise" else config.model.noise
-    )
-    memory = memory._replace(
-        inverse=words(padded(small, (capacity, capacity))), rows=jnp.asarray(padded(rows, (capacity,)), jnp.int32),
-        count=jnp.int32(m), seen=jnp.int32(n), fitted=jnp.int32(n) if due else memory.fitted, ridge=jnp.float32(ridge),
-        information=jnp.float32(after.information),
-    )  # fmt: skip
-    return model, memory, {"points": m, "ridge": ridge}
+@compiled()
+def uncertainty(model: GaussianProcessModel, replay: Replay, seen: Int[Array, ""]) -> Float[Array, ""]:
+    """Sum of |sigma|^2 over an episode that the model has not seen yet."""
+    rows = jnp.arange(model.game.horizon)
+    obs, executed, adversary, _ = jax.tree.map(lambda x: x[seen + rows], replay.data)
+    epistemic = model.predict(obs, executed, adversary).epistemic / model.temperature
+    return (seen + rows < replay.size) @ jnp.square(epistemic).sum(-1)
 
 
 @jax.jit
@@ -214,21 +233,14 @@ def fitted(config: TrainConfig, game: Game, kernel: Kernel, ridge: float, z: np.
 
 
 def shadow(
-    model: GaussianProcess,
-    kernel: Kernel,
-    signal: np.ndarray,
-    points: np.ndarray,
-    after: posterior.Posterior,
-    noise: Any,
-) -> GaussianProcess:
+    model: GaussianProcessModel, kernel: Kernel, signal: np.ndarray, points: np.ndarray,
+    after: posterior.Posterior, noise: Any,
+) -> GaussianProcessModel:  # fmt: skip
     """The model that predicts by a posterior."""
     m, d = model.points.shape
     centre = np.broadcast_to(np.asarray(kernel.centre), (m, d)).copy()
     centre[: len(points)] = points
-    arrays = (
-        kernel, centre, padded(after.weights, model.weights.shape), padded(after.factor, (m, m)), signal,
-        np.asarray(noise),
-    )  # fmt: skip
+    arrays = kernel, centre, padded(after.weights, model.weights.shape), padded(after.factor, (m, m)), signal, noise
     arrays = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), arrays)
     return eqx.tree_at(lambda g: (g.kernel, g.points, g.weights, g.factor, g.signal, g.noise), model, arrays)
 

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from rhucrl.algorithms import ALGORITHMS
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
-from rhucrl.models.base import Model
+from rhucrl.models.base import AbstractModel
 from rhucrl.networks.layers import Perceptron, twice
 from rhucrl.networks.policies import Answer, Gaussian, Nobody, Normaliser
 from rhucrl.play import Acting
@@ -43,7 +43,9 @@ def begin(config: TrainConfig, game: Game, keys: PRNGKeyArray) -> ActorCriticSta
     return ActorCriticState(agent, response, Normaliser(jnp.zeros(p), jnp.ones(p), game.winding))
 
 
-def players(config: TrainConfig, game: Game, model: Model, learner: ActorCriticState, numbers: SolverNumbers) -> Pair:
+def players(
+    config: TrainConfig, game: Game, model: AbstractModel, learner: ActorCriticState, numbers: SolverNumbers
+) -> Pair:
     problem = learner.agent if ALGORITHMS[config.algo].deployed == "own" else learner.response
     policy = Gaussian(learner.agent.networks.agent, learner.normaliser, game.agent)
     return Pair(policy, Answer(Gaussian(problem.networks.adversary, learner.normaliser, game.adversary)))
@@ -61,8 +63,9 @@ class ActorCriticValue(eqx.Module):
 
 
 def worth(
-    config: TrainConfig, game: Game, model: Model, replay: Replay, learner: ActorCriticState, numbers: SolverNumbers
-) -> ActorCriticValue:
+    config: TrainConfig, game: Game, model: AbstractModel, replay: Replay, learner: ActorCriticState,
+    numbers: SolverNumbers,
+) -> ActorCriticValue:  # fmt: skip
     return ActorCriticValue(learner.agent.targets, learner.normaliser, unit(game, numbers.discount))
 
 
@@ -84,8 +87,8 @@ def acting(config: TrainConfig, pair: Pair, game: Game) -> Acting:
 
 
 def improve(
-    config: TrainConfig, game: Game, model: Model, replay: Replay, learner: ActorCriticState, numbers: SolverNumbers,
-    keys: PRNGKeyArray,
+    config: TrainConfig, game: Game, model: AbstractModel, replay: Replay, learner: ActorCriticState,
+    numbers: SolverNumbers, keys: PRNGKeyArray,
 ) -> tuple[ActorCriticState, dict[str, Array]]:  # fmt: skip
     """Solve both problems in the current model (`eq:rhucrl`)."""
     row = ALGORITHMS[config.algo]
@@ -100,8 +103,8 @@ def improve(
 
 @compiled("config", "sign", "frozen")
 def solve(
-    config: TrainConfig, game: Game, model: Model, replay: Replay, problem: Problem, numbers: SolverNumbers, sign: int,
-    frozen: bool, key: PRNGKeyArray,
+    config: TrainConfig, game: Game, model: AbstractModel, replay: Replay, problem: Problem, numbers: SolverNumbers,
+    sign: int, frozen: bool, key: PRNGKeyArray,
 ) -> tuple[Problem, dict[str, Array]]:  # fmt: skip
     contested = ALGORITHMS[config.algo].opponent and config.setting != "none"
     starts = max(config.solver.batch // config.solver.lanes, 1) if contested else config.solver.batch
@@ -121,8 +124,8 @@ def corners(game: Game) -> Float[Array, "c qbar"]:
 
 @compiled("config")
 def judge(
-    config: TrainConfig, game: Game, model: Model, replay: Replay, learner: ActorCriticState, champion: Gaussian,
-    numbers: SolverNumbers, key: PRNGKeyArray,
+    config: TrainConfig, game: Game, model: AbstractModel, replay: Replay, learner: ActorCriticState,
+    champion: Gaussian, numbers: SolverNumbers, key: PRNGKeyArray,
 ) -> dict[str, Array]:  # fmt: skip
     """J^(o), J^(e), J^(p) of the chosen pair, and J^(p) of the champion."""
     keys, pair = jax.random.split(key), players(config, game, model, learner, numbers)

@@ -20,13 +20,13 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.envs.game import Box, Game, chosen, unwound
-from rhucrl.hallucination import hallucinate
-from rhucrl.models.base import Model
+from rhucrl.hallucination import choose_eta, hallucinate, sampled
+from rhucrl.models.base import AbstractModel
 from rhucrl.networks.layers import Perceptron, twice, twins
 from rhucrl.networks.policies import Gaussian, Normaliser
 from rhucrl.replay import Replay, statistics
 from rhucrl.solvers.bounds import Slope
-from rhucrl.solvers.look_ahead.backup import SolverNumbers, choose_eta
+from rhucrl.solvers.look_ahead.backup import SolverNumbers
 from rhucrl.solvers.look_ahead.value_iteration import pick, towards
 
 SOFTNESS = 0.04  # of an end, for gradients, in units of a game's margin; a softer one pays for staying far from it
@@ -56,7 +56,7 @@ class World(NamedTuple):
     """What a problem is solved in: it does not change during an episode's updates."""
 
     game: Game
-    model: Model
+    model: AbstractModel
     normaliser: Normaliser
     limits: Box
     spread: Float[Array, " p"]
@@ -84,7 +84,7 @@ def begin(game: Game, width: int, key: PRNGKeyArray) -> Problem:
     return Problem(networks, critics, adam.init(networks))
 
 
-def world(game: Game, model: Model, replay: Replay, sign: int = 0, contested: bool = True) -> World:
+def world(game: Game, model: AbstractModel, replay: Replay, sign: int = 0, contested: bool = True) -> World:
     seen = replay.filled[:, None] > 0
     low = jnp.where(seen, replay.data.following, jnp.inf).min(0)
     high = jnp.where(seen, replay.data.following, -jnp.inf).max(0)
@@ -100,7 +100,7 @@ def world(game: Game, model: Model, replay: Replay, sign: int = 0, contested: bo
     return World(game, model, normaliser, Box(low - margin, high + margin), spread, sign, contested)
 
 
-def innovations(model: Model, replay: Replay) -> Float[Array, "capacity p"]:
+def innovations(model: AbstractModel, replay: Replay) -> Float[Array, "capacity p"]:
     """What the model's mean missed of each stored transition.
 
     Added to imagined steps in the order in which they happened, they make the model exact where the policy does what
@@ -215,7 +215,7 @@ def rollouts(
     ) -> Array:
         if world.sign == 0:
             mean, std = model.member(obs, executed, adversary, member)
-            return mean + omega * unit_noise(std)
+            return sampled((mean, unit_noise(std)), omega)
         prediction = model.predict(obs, executed, adversary)
         uphill = ahead(game, obs, executed, adversary, prediction.mean) + numbers.discount * worth.slope
         eta = jax.lax.stop_gradient(choose_eta(scale, prediction, uphill, world.sign, numbers.beta))

@@ -24,11 +24,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from rhucrl.envs.game import Game
-from rhucrl.hallucination import hallucinate
-from rhucrl.models.base import Model, Prediction
+from rhucrl.hallucination import choose_eta, hallucinate
+from rhucrl.models.base import AbstractModel, Prediction
 from rhucrl.networks.critics import Critic
 
-KEENNESS = 0.1  # the cost of full optimism, in units of the critics
 SOFTNESS = 0.1  # of the stateless adversary's choice, in units of the critics
 
 
@@ -88,18 +87,8 @@ def slope(game: Game, critic: Critic, obs: Array, adversary: Float[Array, "k qba
     return gradient.reshape(*obs.shape[:-1], *gradient.shape[1:])
 
 
-def choose_eta(scale: Array, prediction: Prediction, slope: Array, sign: Array | int, beta: Array) -> Array:
-    """eta(s, a, abar) in [-1, 1]^p: the maximiser (minimiser) of the linearised critic.
-
-    Optimism costs a little, KEENNESS critic units (of `scale` reward each) at |eta| = 1, so that it rests where all
-    there is to gain is the critic's noise. Pessimism costs nothing.
-    """
-    gain = beta * prediction.epistemic * slope
-    return jnp.where(sign > 0, jnp.clip(gain / (KEENNESS * scale), -1, 1), sign * jnp.sign(gain))
-
-
 def consider(
-    game: Game, model: Model, obs: Float[Array, "*b p"], agent: Float[Array, "*b a q"], adversary: Array
+    game: Game, model: AbstractModel, obs: Float[Array, "*b p"], agent: Float[Array, "*b a q"], adversary: Array
 ) -> Considered:
     """The model's predictions and the rewards at all pairs of candidates."""
     s = obs[..., None, None, :]

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from rhucrl.envs.game import Game
-from rhucrl.hallucination import hallucinate
-from rhucrl.models.base import Model
+from rhucrl.hallucination import choose_eta, hallucinate
+from rhucrl.models.base import AbstractModel
 from rhucrl.networks.critics import Critic
-from rhucrl.solvers.look_ahead.backup import SolverNumbers, choose_eta, settle, slope, stateless, unit, value
+from rhucrl.solvers.look_ahead.backup import SolverNumbers, settle, slope, stateless, unit, value
 
 HOLDS = (0.5, 0.25, 0.25)  # weights of holding a pair of candidates for 1, 2, 3 steps: a lambda-return, lambda = .5
 
@@ -26,7 +26,7 @@ class CriticPlayer(eqx.Module):
     """What both players share: a critic of a hallucinated problem, and the means to look one step ahead in it."""
 
     game: Game
-    model: Model
+    model: AbstractModel
     critic: Critic
     sign: Array
     numbers: SolverNumbers

@@ -17,7 +17,7 @@ from rhucrl import replay as store
 from rhucrl.algorithms import ALGORITHMS
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
-from rhucrl.models.base import Model
+from rhucrl.models.base import AbstractModel
 from rhucrl.networks.critics import Critic
 from rhucrl.networks.policies import Nobody
 from rhucrl.play import Acting
@@ -49,7 +49,9 @@ def begin(config: TrainConfig, game: Game, keys: PRNGKeyArray) -> LookAheadState
     return LookAheadState(*(value_iteration.start(critic) for critic in critics))
 
 
-def players(config: TrainConfig, game: Game, model: Model, learner: LookAheadState, numbers: SolverNumbers) -> Pair:
+def players(
+    config: TrainConfig, game: Game, model: AbstractModel, learner: LookAheadState, numbers: SolverNumbers
+) -> Pair:
     """The policies that the critics stand for."""
     row = ALGORITHMS[config.algo]
     adversary = adversary_candidates(game, row.opponent)
@@ -72,8 +74,9 @@ class LookAheadValue(eqx.Module):
 
 
 def worth(
-    config: TrainConfig, game: Game, model: Model, replay: Replay, learner: LookAheadState, numbers: SolverNumbers
-) -> LookAheadValue:
+    config: TrainConfig, game: Game, model: AbstractModel, replay: Replay, learner: LookAheadState,
+    numbers: SolverNumbers,
+) -> LookAheadValue:  # fmt: skip
     return LookAheadValue(players(config, game, model, learner, numbers).policy.player)
 
 
@@ -86,8 +89,8 @@ def deployed(config: TrainConfig, pair: Pair, game: Game) -> Opponent:
 
 
 def improve(
-    config: TrainConfig, game: Game, model: Model, replay: Replay, learner: LookAheadState, numbers: SolverNumbers,
-    keys: PRNGKeyArray,
+    config: TrainConfig, game: Game, model: AbstractModel, replay: Replay, learner: LookAheadState,
+    numbers: SolverNumbers, keys: PRNGKeyArray,
 ) -> tuple[LookAheadState, dict[str, Array]]:  # fmt: skip
     """Solve both problems in the current model (`eq:rhucrl`)."""
     agent, agent_loss = solve_agent(config, game, model, replay, learner, numbers, keys[0])
@@ -98,14 +101,9 @@ def improve(
 
 @compiled("config")
 def solve_agent(
-    config: TrainConfig,
-    game: Game,
-    model: Model,
-    replay: Replay,
-    learner: LookAheadState,
-    numbers: SolverNumbers,
-    key: PRNGKeyArray,
-) -> tuple[Values, Array]:
+    config: TrainConfig, game: Game, model: AbstractModel, replay: Replay, learner: LookAheadState,
+    numbers: SolverNumbers, key: PRNGKeyArray,
+) -> tuple[Values, Array]:  # fmt: skip
     """The agent's problem, `eq:rhucrl:learner`: every candidate is considered."""
     candidates = agent_candidates(game.agent, config.solver.agent_points)
 
@@ -118,14 +116,9 @@ def solve_agent(
 
 @compiled("config")
 def solve_response(
-    config: TrainConfig,
-    game: Game,
-    model: Model,
-    replay: Replay,
-    learner: LookAheadState,
-    numbers: SolverNumbers,
-    key: PRNGKeyArray,
-) -> tuple[Values, Array]:
+    config: TrainConfig, game: Game, model: AbstractModel, replay: Replay, learner: LookAheadState,
+    numbers: SolverNumbers, key: PRNGKeyArray,
+) -> tuple[Values, Array]:  # fmt: skip
     """The adversary's problem, `eq:rhucrl:adversary`: the agent's action is the chosen policy's."""
     policy = players(config, game, model, learner, numbers).policy
 
@@ -137,8 +130,8 @@ def solve_response(
 
 
 def solve(
-    config: TrainConfig, game: Game, model: Model, replay: Replay, values: Values, proposals: Proposals, sign: int,
-    haste: int, numbers: SolverNumbers, key: PRNGKeyArray,
+    config: TrainConfig, game: Game, model: AbstractModel, replay: Replay, values: Values, proposals: Proposals,
+    sign: int, haste: int, numbers: SolverNumbers, key: PRNGKeyArray,
 ) -> tuple[Values, Array]:  # fmt: skip
     """All gradient steps of an episode for one problem; an easy one may be solved with haste: fewer, on less data."""
     keys = jax.random.split(key, 3)
@@ -156,8 +149,8 @@ def solve(
 
 @compiled("config")
 def judge(
-    config: TrainConfig, game: Game, model: Model, replay: Replay, learner: LookAheadState, champion: AgentPolicy,
-    numbers: SolverNumbers, key: PRNGKeyArray,
+    config: TrainConfig, game: Game, model: AbstractModel, replay: Replay, learner: LookAheadState,
+    champion: AgentPolicy, numbers: SolverNumbers, key: PRNGKeyArray,
 ) -> dict[str, Array]:  # fmt: skip
     """J^(o), J^(e), J^(p) of the chosen pair, what both critics say about the start, and J^(p) of the champion."""
     pair = players(config, game, model, learner, numbers)
@@ -172,7 +165,7 @@ def judge(
     }  # fmt: skip
 
 
-def contest(config: TrainConfig, policy: AgentPolicy, pair: Pair, model: Model) -> Contest:
+def contest(config: TrainConfig, policy: AgentPolicy, pair: Pair, model: AbstractModel) -> Contest:
     """A policy against the adversaries of a pair."""
     player = policy.player
 

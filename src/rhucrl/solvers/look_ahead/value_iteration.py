@@ -17,13 +17,12 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from rhucrl.envs.game import Game
-from rhucrl.hallucination import hallucinate
-from rhucrl.models.base import Model
+from rhucrl.hallucination import choose_eta, hallucinate
+from rhucrl.models.base import AbstractModel
 from rhucrl.networks.critics import Critic
 from rhucrl.solvers.look_ahead.backup import (  # fmt: skip
     Considered,
     SolverNumbers,
-    choose_eta,
     consider,
     features,
     look_ahead,
@@ -63,7 +62,7 @@ def start(critic: Critic) -> Values:
 
 
 def rollouts(
-    game: Game, model: Model, critic: Critic, starts: Float[Array, "n p"], proposals: Proposals,
+    game: Game, model: AbstractModel, critic: Critic, starts: Float[Array, "n p"], proposals: Proposals,
     adversary: Float[Array, "k qbar"], sign: Array, numbers: SolverNumbers, length: int, key: PRNGKeyArray,
 ) -> Pool:  # fmt: skip
     """Rollouts of the hallucinated model under its own max-min play, wandering off now and then."""

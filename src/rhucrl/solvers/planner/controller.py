@@ -15,7 +15,7 @@ from rhucrl.algorithms import ALGORITHMS
 from rhucrl.envs.game import Game
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.errors import UsageError, unknown
-from rhucrl.models.base import Model
+from rhucrl.models.base import AbstractModel
 from rhucrl.models.known import KnownModel
 from rhucrl.options import LookAhead, RecedingHorizon
 from rhucrl.play import checked, fresh, predict
@@ -44,7 +44,7 @@ class Planner:
     """
 
     def __init__(
-        self, env: Any, model: Model | Any | None = None, algo: str = "rh-ucrl", *, value: Any = None,
+        self, env: Any, model: AbstractModel | Any | None = None, algo: str = "rh-ucrl", *, value: Any = None,
         horizon: int | None = None, samples: int | None = None, elite: float | None = None, rounds: int | None = None,
         budget_ms: float | None = None, discount: float | None = None, beta: float = BETA, seed: int = 0,
     ):  # fmt: skip

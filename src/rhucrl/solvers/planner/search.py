@@ -26,8 +26,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from rhucrl.envs.game import Box, Game, chosen
-from rhucrl.hallucination import hallucinate
-from rhucrl.models.base import Model
+from rhucrl.hallucination import hallucinate, sampled
+from rhucrl.models.base import AbstractModel
 from rhucrl.solvers.look_ahead.candidates import lattice, vertices_and_centre
 from rhucrl.solvers.look_ahead.value_iteration import pick
 
@@ -97,7 +97,7 @@ class Planning(eqx.Module):
     """
 
     game: Game
-    model: Model
+    model: AbstractModel
     beta: Float[Array, ""]
     discount: Float[Array, ""]
     seed: Int[Array, ""]
@@ -316,8 +316,8 @@ def returns(
         action, adversary = (jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in placed)
         executed = chosen(game.execute(action, adversary), luck)
         if eta is None:
-            mean, std = model.member(obs, executed, adversary, pick(jnp.broadcast_to(whose, shape), model.members))
-            following = mean + omega * std
+            member = pick(jnp.broadcast_to(whose, shape), model.members)
+            following = sampled(model.member(obs, executed, adversary, member), omega)
         else:
             following = hallucinate(model.predict(obs, executed, adversary), eta, planning.beta, omega)
         following = inside(planning, following)

@@ -12,8 +12,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from rhucrl.algorithms import ALGORITHMS
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Box, Game, JaxGame, chosen
-from rhucrl.hallucination import hallucinate
-from rhucrl.models.base import Model
+from rhucrl.hallucination import hallucinate, sampled
+from rhucrl.models.base import AbstractModel
 from rhucrl.networks.policies import Nobody
 from rhucrl.play import Acting, act, fresh, reply
 from rhucrl.replay import Replay
@@ -49,7 +49,7 @@ def begin(config: TrainConfig, game: Game, keys: PRNGKeyArray) -> PlannerState:
 
 
 def players(
-    config: TrainConfig, game: Game, model: Model, learner: PlannerState, numbers: SolverNumbers
+    config: TrainConfig, game: Game, model: AbstractModel, learner: PlannerState, numbers: SolverNumbers
 ) -> PlannerPair:
     row, known = ALGORITHMS[config.algo], config.model.kind == "known"
     size = Size(config.solver.steps, config.solver.samples, config.solver.elite, config.solver.rounds)
@@ -67,8 +67,8 @@ def deployed(config: TrainConfig, pair: PlannerPair, game: Game) -> Opponent:
 
 
 def improve(
-    config: TrainConfig, game: Game, model: Model, replay: Replay, learner: PlannerState, numbers: SolverNumbers,
-    keys: PRNGKeyArray,
+    config: TrainConfig, game: Game, model: AbstractModel, replay: Replay, learner: PlannerState,
+    numbers: SolverNumbers, keys: PRNGKeyArray,
 ) -> tuple[PlannerState, dict[str, Array]]:  # fmt: skip
     """Nothing is learned; plans stay near what has been seen."""
     return (learner if learner.limits is None else PlannerState(world(game, model, replay).limits)), {}
@@ -76,7 +76,7 @@ def improve(
 
 @compiled("config")
 def judge(
-    config: TrainConfig, game: Game, model: Model, replay: Replay, learner: PlannerState, champion: Planning,
+    config: TrainConfig, game: Game, model: AbstractModel, replay: Replay, learner: PlannerState, champion: Planning,
     numbers: SolverNumbers, key: PRNGKeyArray,
 ) -> dict[str, Array]:  # fmt: skip
     """J^(o), J^(e), J^(p) of the agent that plans in this model, and J^(p) of the champion."""
@@ -112,8 +112,8 @@ def imagined(
             eta = jnp.where(kind == OPTIMIST, up, jnp.where(kind == PESSIMIST, down, 0.0))
             reach = jnp.where(kind == PESSIMIST, jnp.minimum(place.beta, CONFIDENCE), place.beta)
             plausible = hallucinate(model.predict(obs, executed, adversary), eta, reach, noise)
-            mean, std = model.member(obs, executed, adversary, pick(jax.random.uniform(keys[2]), model.members))
-            following = inside(place, jnp.where(kind == MEMBER, mean + noise * std, plausible))
+            member = model.member(obs, executed, adversary, pick(jax.random.uniform(keys[2]), model.members))
+            following = inside(place, jnp.where(kind == MEMBER, sampled(member, noise), plausible))
             reward = alive * game.reward(obs, executed, adversary, following)
             return (following, alive * (1 - game.over(following)), memory), reward
 

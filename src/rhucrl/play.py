@@ -14,6 +14,7 @@ from rhucrl.envs.game import Box, JaxGame
 from rhucrl.envs.game import play as play_step
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.errors import UsageError
+from rhucrl.networks.policies import Gaussian
 from rhucrl.replay import Transitions
 from rhucrl.runtime.compilation import compiled
 
@@ -109,6 +110,27 @@ def play_on_host(env: ZeroSumEnv, acting: Acting | None, key: PRNGKeyArray) -> E
     padding = [rows[-1]] * (game.horizon - len(rows))
     columns = (np.stack(column).astype(np.float32) for column in zip(*rows, *padding, strict=True))
     return Episode(Transitions(*map(jnp.asarray, columns)), jnp.int32(len(rows)), jnp.float32(earned))
+
+
+def acting(policy: Any, opponent: Any) -> Acting:
+    """Two players on the host, for one episode: networks in NumPy, the agent's action drawn; others compiled."""
+    if isinstance(policy, Gaussian):
+        agent, adversary, size = policy.on_host(), opponent.on_host(), policy.box.size
+        return lambda obs, generator: (agent(obs, generator.standard_normal(size, np.float32)), adversary(obs))
+    memory = fresh(policy)
+
+    def play(obs: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        nonlocal memory
+        memory, action, adversary = _both(policy, opponent, memory, jnp.asarray(obs, jnp.float32))
+        return np.asarray(action), np.asarray(adversary)
+
+    return play
+
+
+@jax.jit
+def _both(policy: Any, opponent: Any, memory: Any, obs: Array) -> tuple[Any, Array, Array]:
+    memory, action = act(policy, memory, obs)
+    return memory, action, reply(opponent, memory, obs, action)
 
 
 def fresh(policy: Any) -> Any:

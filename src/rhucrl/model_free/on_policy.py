@@ -14,7 +14,7 @@ from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game, JaxGame
 from rhucrl.envs.game import play as play_step
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
-from rhucrl.model_free.off_policy import deployed, training_env
+from rhucrl.model_free.off_policy import training_env
 from rhucrl.model_free.ppo import EpisodeBatch, PPONumbers, PPOPlayer, begin, improve
 from rhucrl.networks.policies import Answer, Gaussian, Nobody, Normaliser
 from rhucrl.play import seed_of, steps
@@ -23,7 +23,7 @@ from rhucrl.runtime.timing import timed
 from rhucrl.solvers.actor_critic.update import unit
 from rhucrl.solvers.base import Pair
 
-__all__ = ["OnPolicyState", "deployed", "episode", "fresh", "initial", "training_env"]
+__all__ = ["OnPolicyState", "episode", "fresh", "initial", "training_env"]
 
 
 class Pending(NamedTuple):

@@ -20,7 +20,8 @@ from rows import RESULTS
 import rhucrl
 from rhucrl.config import TrainConfig
 from rhucrl.envs.robots import ROBOTS
-from rhucrl.play import play_on_host
+from rhucrl.play import acting, play_on_host
+from rhucrl.solvers.base import deployed
 from rhucrl.training import protocol
 from rhucrl.training.loop import env_of
 
@@ -38,18 +39,18 @@ def simulate(env: rhucrl.ZeroSumEnv, actions: np.ndarray) -> int:
     return steps
 
 
-def contest(env: rhucrl.ZeroSumEnv, acting: Any) -> int:
+def contest(env: rhucrl.ZeroSumEnv, players: Any) -> int:
     steps = 0
     while steps < STEPS:
-        steps += int(play_on_host(env, acting, jax.random.key(steps)).count)
+        steps += int(play_on_host(env, players, jax.random.key(steps)).count)
     return steps
 
 
-def infer(env: rhucrl.ZeroSumEnv, acting: Any) -> int:
+def infer(env: rhucrl.ZeroSumEnv, players: Any) -> int:
     """Both policies, at one observation."""
     obs, generator = env.reset(seed=0)[0], np.random.default_rng(0)
     for _ in range(STEPS):
-        acting(obs, generator)
+        players(obs, generator)
     return STEPS
 
 
@@ -66,11 +67,11 @@ def main() -> None:
         config = TrainConfig.preset(name)
         env = env_of(config)
         pair = protocol.initial(config, env).last
-        acting = protocol.solver_of(config, env.game).acting(config, pair, env.game)
+        players = acting(pair.policy, deployed(config.algo, pair, env.game))
         space = env.boxes["agent"]
         actions = np.random.default_rng(0).uniform(space.low, space.high, (STEPS, *space.shape))
-        contest(env, acting)
-        work = {"episode": (contest, acting), "policies": (infer, acting), "simulator": (simulate, actions)}
+        contest(env, players)
+        work = {"episode": (contest, players), "policies": (infer, players), "simulator": (simulate, actions)}
         rounds = [[seconds(f, env, x) for f, x in work.values()] for _ in range(ROUNDS)]
         result[name] = dict(zip(work, (round(min(column), 4) for column in zip(*rounds, strict=True)), strict=True))
         print(name, result[name], flush=True)

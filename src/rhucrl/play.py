@@ -8,18 +8,21 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from rhucrl.envs.game import Box, JaxGame
 from rhucrl.envs.game import play as play_step
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.errors import UsageError
+from rhucrl.networks.policies import Gaussian
 from rhucrl.replay import Transitions
 from rhucrl.runtime.compilation import compiled
 
 HOLD = 10  # steps for which a random action of the first episodes of a JAX game is held
 
 Acting = Callable[[np.ndarray, np.random.Generator], tuple[np.ndarray, np.ndarray]]
+JaxPlayers = Callable[[Any, Array, Array], tuple[Any, Array, Array]]
+"""From the agent's memory, the observation and the step to the next memory and both actions."""
 
 
 class Episode(NamedTuple):
@@ -30,32 +33,61 @@ class Episode(NamedTuple):
     earned: Float[Array, ""]
 
 
+class Trajectory(NamedTuple):
+    """One episode in JAX, a row per step: what both players saw, what the policy `asked` for, what came of it.
+
+    An episode that terminates stays where it ended, no longer `alive`, and earns nothing more.
+    """
+
+    obs: Float[Array, "t p"]
+    asked: Float[Array, "t q"]
+    action: Float[Array, "t q"]
+    adversary: Float[Array, "t qbar"]
+    executed: Float[Array, "t q"]
+    reward: Float[Array, " t"]
+    following: Float[Array, "t p"]
+    alive: Bool[Array, " t"]
+
+
+def scan_steps(game: JaxGame, players: JaxPlayers, memory: Any, start: PRNGKeyArray, draws: PRNGKeyArray) -> Trajectory:
+    """One episode as one `lax.scan`; `start` draws where it begins, `draws` what probabilistic mixtures execute."""
+
+    def step(carry: tuple[Array, Array, Any], time: Array) -> tuple[tuple[Array, Array, Any], Trajectory]:
+        system, alive, memory = carry
+        obs = game.observe(system)
+        memory, asked, adversary = players(memory, obs, time)
+        action, adversary = game.agent.clip(asked), game.adversary.clip(adversary)
+        played = play_step(game, system, action, adversary, jax.random.fold_in(draws, time))
+        system, reward = jnp.where(alive, played.state, system), jnp.where(alive, played.reward, 0.0)
+        following = game.observe(system)
+        row = Trajectory(obs, asked, action, adversary, played.executed, reward, following, alive)
+        return (system, alive & ~game.terminated(following), memory), row
+
+    carry = game.reset(start), jnp.bool_(True), memory
+    return jax.lax.scan(step, carry, jnp.arange(game.horizon))[1]
+
+
 @compiled("explore", often=False)
 def play_in_jax(game: JaxGame, policy: Any, opponent: Any, explore: bool, key: PRNGKeyArray) -> Episode:
     """With the selected pair, both fixed (`explore`: with random actions)."""
     keys = jax.random.split(key, 4)
 
-    def wander(box: Box, key: PRNGKeyArray) -> Array:
+    def uniform(box: Box, key: PRNGKeyArray) -> Array:
         return box.place(jax.random.uniform(key, (box.size,), minval=-1.0))
 
-    def step(carry: tuple[Array, Array, Any], time: Array):
-        system, alive, memory = carry
-        obs = game.observe(system)
-        if explore:
-            action = wander(game.agent, jax.random.fold_in(keys[1], time // HOLD))
-            change = time // HOLD if game.scope == "step" else 0
-            adversary = wander(game.adversary, jax.random.fold_in(keys[2], change))
-        else:
-            memory, action = act(policy, memory, obs)
-            adversary = reply(opponent, memory, obs, action)
-        played = play_step(game, system, action, adversary, jax.random.fold_in(keys[3], time))
-        following = game.observe(played.state)
-        row = Transitions(obs, played.executed, adversary, following)
-        return (played.state, alive & ~game.terminated(following), memory), (row, alive, played.reward)
+    def wander(memory: Any, obs: Array, time: Array) -> tuple[Any, Array, Array]:
+        change = time // HOLD if game.scope == "step" else 0
+        action = uniform(game.agent, jax.random.fold_in(keys[1], time // HOLD))
+        return memory, action, uniform(game.adversary, jax.random.fold_in(keys[2], change))
 
-    start = game.reset(keys[0]), jnp.bool_(True), () if explore else fresh(policy)
-    _, (rows, alive, rewards) = jax.lax.scan(step, start, jnp.arange(game.horizon))
-    return Episode(rows, alive.sum(), jnp.where(alive, rewards, 0.0).sum())
+    def selected(memory: Any, obs: Array, time: Array) -> tuple[Any, Array, Array]:
+        memory, action = act(policy, memory, obs)
+        return memory, action, reply(opponent, memory, obs, action)
+
+    players, memory = (wander, ()) if explore else (selected, fresh(policy))
+    path = scan_steps(game, players, memory, keys[0], keys[3])
+    rows = Transitions(path.obs, path.executed, path.adversary, path.following)
+    return Episode(rows, path.alive.sum(), path.reward.sum())
 
 
 class Step(NamedTuple):
@@ -70,15 +102,21 @@ class Step(NamedTuple):
     terminated: bool
 
 
-def steps(env: ZeroSumEnv, act: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], seed: int) -> Iterator[Step]:
-    """An episode step by step; the seed decides everything random in the environment."""
-    once, over = env.game.scope == "episode", False
+def steps(
+    env: ZeroSumEnv, act: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], seed: int,
+    choose: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> Iterator[Step]:  # fmt: skip
+    """An episode step by step; the seed decides everything random in the environment.
+
+    An adversary of episode scope acts once, at the start: by `choose`, or else as `act` says there.
+    """
     obs, _ = env.reset(seed=seed)
-    if once:
-        env.hold(act(obs)[1].astype(np.float32))
+    if env.once:
+        env.hold(act(obs)[1] if choose is None else choose(obs))
+    over = False
     while not over:
         action, adversary = act(obs)
-        adversary = env.held if once else adversary
+        adversary = env.held if env.once else adversary
         following, reward, terminated, truncated, told = env.step({"agent": action, "adversary": adversary})
         yield Step(obs, action, adversary, told["executed_action"], reward, following, terminated)
         obs, over = following, terminated or truncated
@@ -109,6 +147,27 @@ def play_on_host(env: ZeroSumEnv, acting: Acting | None, key: PRNGKeyArray) -> E
     padding = [rows[-1]] * (game.horizon - len(rows))
     columns = (np.stack(column).astype(np.float32) for column in zip(*rows, *padding, strict=True))
     return Episode(Transitions(*map(jnp.asarray, columns)), jnp.int32(len(rows)), jnp.float32(earned))
+
+
+def acting(policy: Any, opponent: Any) -> Acting:
+    """Two players on the host, for one episode: networks in NumPy, the agent's action drawn; others compiled."""
+    if isinstance(policy, Gaussian):
+        agent, adversary, size = policy.on_host(), opponent.on_host(), policy.box.size
+        return lambda obs, generator: (agent(obs, generator.standard_normal(size, np.float32)), adversary(obs))
+    memory = fresh(policy)
+
+    def play(obs: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        nonlocal memory
+        memory, action, adversary = _both(policy, opponent, memory, jnp.asarray(obs, jnp.float32))
+        return np.asarray(action), np.asarray(adversary)
+
+    return play
+
+
+@jax.jit
+def _both(policy: Any, opponent: Any, memory: Any, obs: Array) -> tuple[Any, Array, Array]:
+    memory, action = act(policy, memory, obs)
+    return memory, action, reply(opponent, memory, obs, action)
 
 
 def fresh(policy: Any) -> Any:

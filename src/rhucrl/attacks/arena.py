@@ -19,10 +19,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from rhucrl.attacks.families import FAMILIES, Member, member, respond, size
-from rhucrl.attacks.rollouts import Keys, Policy, Trajectory, rollout
+from rhucrl.attacks.rollouts import Keys, Policy, rollout
 from rhucrl.envs.game import Game, JaxGame
-from rhucrl.envs.zero_sum_env import AgentView, ZeroSumEnv
+from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.errors import UsageError
+from rhucrl.play import Trajectory, steps
 from rhucrl.play import predict as predict_step
 
 Adversary = Callable[[Any, Any], Any]
@@ -175,14 +176,15 @@ class HostArena:
 
 def play(env: ZeroSumEnv, act: Actor, adversary: Adversary | None, seed: int) -> EpisodeResult:
     """One episode; it ends where the environment ends it, or at the game's horizon."""
-    view, gain, done = AgentView(env, adversary), 0.0, False
+
+    def against(obs: np.ndarray) -> np.ndarray:
+        return env.neutral if adversary is None else adversary(obs, np.int32(env.time or 0))
+
     act.reset()
-    obs, _ = view.reset(seed=seed)
-    path = [obs]
-    while not done:
-        obs, reward, terminated, truncated, _ = view.step(act(obs))
-        gain, done = gain + reward, terminated or truncated
-        path.append(obs)
+    path, gain = [], 0.0
+    for step in steps(env, lambda obs: (act(obs), against(obs)), seed, against):
+        path += [step.following] if path else [step.obs, step.following]
+        gain += step.reward
     moved = (np.asarray(path) - path[0]) / np.asarray(env.game.scale)
     return EpisodeResult(gain, len(path) - 1, float(np.sqrt(np.square(moved).sum(-1).max())))
 

@@ -8,30 +8,19 @@ horizon (`eq:performance`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
-from rhucrl.envs.game import Game, demand_jax, play
-from rhucrl.play import act, fresh
+from rhucrl.envs.game import Game, demand_jax
+from rhucrl.play import Trajectory, act, fresh, scan_steps
 
 Keys = Key[Array, " k"]
 Policy = Callable[[Float[Array, "*b p"]], Float[Array, "*b q"]]
 Adversary = Callable[[Float[Array, "*b p"], Int[Array, ""]], Float[Array, "*b qbar"]]
-
-
-class Trajectory(NamedTuple):
-    """One episode, a row per step; `obs` is what both players saw before they acted, `asked` what the policy said."""
-
-    obs: Float[Array, "t p"]
-    asked: Float[Array, "t q"]
-    action: Float[Array, "t q"]
-    adversary: Float[Array, "t qbar"]
-    executed: Float[Array, "t q"]
-    reward: Float[Array, " t"]
 
 
 class Constant(eqx.Module):
@@ -57,29 +46,20 @@ def neutral_adversary(game: Game) -> Constant:
 def rollout(game: Game, policy: Policy, adversary: Adversary | None, key: PRNGKeyArray) -> Trajectory:
     """One episode of `policy` against `adversary`; `key` draws the start and what probabilistic mixtures execute.
 
-    An episode that terminates stays where it ended and earns nothing more. In scope `episode` the adversary is asked
-    once, at the start. None is nobody, on the system without its adversary's strength.
+    In scope `episode` the adversary is asked once, at the start. None is nobody, on the system without its adversary's
+    strength.
     """
     if adversary is None:
         game, adversary = game.nominal(), neutral_adversary(game)
     game = demand_jax(game)
     start, draws = jax.random.split(key)
-    begun, ask = game.reset(start), adversary
-    held = ask(game.observe(begun), jnp.int32(0)) if game.scope == "episode" else None
+    held = adversary(game.observe(game.reset(start)), jnp.int32(0)) if game.scope == "episode" else None
 
-    def step(carry: tuple[Array, Array, Any], time: Array) -> tuple[tuple[Array, Array, Any], Trajectory]:
-        state, alive, memory = carry
-        obs = game.observe(state)
-        memory, asked = act(policy, memory, obs)
-        against = game.adversary.clip(ask(obs, time) if held is None else held)
-        action = game.agent.clip(asked)
-        played = play(game, state, action, against, jax.random.fold_in(draws, time))
-        row = Trajectory(obs, asked, action, against, played.executed, jnp.where(alive, played.reward, 0.0))
-        following = jnp.where(alive, played.state, state)
-        return (following, alive & ~game.terminated(game.observe(following)), memory), row
+    def players(memory: Any, obs: Array, time: Array) -> tuple[Any, Array, Array]:
+        memory, action = act(policy, memory, obs)
+        return memory, action, adversary(obs, time) if held is None else held
 
-    carry = begun, jnp.bool_(True), fresh(policy)
-    return jax.lax.scan(step, carry, jnp.arange(game.horizon))[1]
+    return scan_steps(game, players, fresh(policy), start, draws)
 
 
 def episode_return(game: Game, policy: Policy, adversary: Adversary | None, key: PRNGKeyArray) -> Float[Array, ""]:

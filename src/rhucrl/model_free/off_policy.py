@@ -29,7 +29,6 @@ from rhucrl.networks.policies import Answer, Gaussian, Nobody
 from rhucrl.play import seed_of, steps
 from rhucrl.runtime.timing import timed
 from rhucrl.solvers.base import Pair
-from rhucrl.solvers.bounds import Opponent
 
 PATIENCE = 10  # of AR-DDPG: the agent's updates for each one of the adversary
 
@@ -82,10 +81,6 @@ def pair_of(game: Game, learner: SACLearner) -> Pair:
     first, *second = learner.networks.actors
     answers = [Answer(Gaussian(net, learner.normaliser, game.adversary)) for net in second]
     return Pair(Gaussian(first, learner.normaliser, game.agent), *(answers or [Nobody(game.neutral)]))
-
-
-def deployed(config: TrainConfig, pair: Pair, game: Game) -> Opponent:
-    return pair.response
 
 
 class Practice(NamedTuple):

@@ -12,18 +12,17 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from rhucrl.algorithms import MODEL_FREE
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game, JaxGame
-from rhucrl.envs.game import play as play_step
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
-from rhucrl.model_free.off_policy import deployed, training_env
+from rhucrl.model_free.off_policy import training_env
 from rhucrl.model_free.ppo import EpisodeBatch, PPONumbers, PPOPlayer, begin, improve
 from rhucrl.networks.policies import Answer, Gaussian, Nobody, Normaliser
-from rhucrl.play import seed_of, steps
+from rhucrl.play import scan_steps, seed_of, steps
 from rhucrl.runtime.compilation import compiled
 from rhucrl.runtime.timing import timed
 from rhucrl.solvers.actor_critic.update import unit
 from rhucrl.solvers.base import Pair
 
-__all__ = ["OnPolicyState", "deployed", "episode", "fresh", "initial", "training_env"]
+__all__ = ["OnPolicyState", "episode", "fresh", "initial", "training_env"]
 
 
 class Pending(NamedTuple):
@@ -137,30 +136,17 @@ def worst(returns: Float[Array, " n"], share: float) -> Float[Array, " n"]:
 
 @compiled()
 def in_jax(game: JaxGame, policy: Gaussian, opponent: Gaussian | None, held: Array, key: PRNGKeyArray) -> Pending:
-    keys = jax.random.split(key, 4)
-    noises = [
-        jax.random.normal(k, (game.horizon, box.size))
-        for k, box in zip(keys[:2], (game.agent, game.adversary), strict=True)
-    ]
+    keys, boxes = jax.random.split(key, 4), (game.agent, game.adversary)
+    mine, theirs = (jax.random.normal(k, (game.horizon, box.size)) for k, box in zip(keys[:2], boxes, strict=True))
 
-    def step(carry: tuple[Array, Array], drawn: tuple[Array, Array, Array]):
-        system, alive = carry
-        mine, theirs, time = drawn
-        obs = game.observe(system)
-        adversary = held if opponent is None else opponent.sample(obs, theirs)[0]
-        played = play_step(game, system, policy.sample(obs, mine)[0], adversary, jax.random.fold_in(keys[2], time))
-        ended = game.terminated(game.observe(played.state))
-        row = (obs, jnp.where(alive, played.reward, 0.0), alive, alive & ended)
-        return (jnp.where(alive, played.state, system), alive & ~ended), row
+    def players(memory: tuple[()], obs: Array, time: Array) -> tuple[tuple[()], Array, Array]:
+        adversary = held if opponent is None else opponent.sample(obs, theirs[time])[0]
+        return memory, policy.sample(obs, mine[time])[0], adversary
 
-    start = game.reset(keys[3]), jnp.bool_(True)
-    (final, _), (obs, reward, alive, ended) = jax.lax.scan(
-        step, start, (noises[0], noises[1], jnp.arange(game.horizon))
-    )
-    obs = jnp.concatenate([obs, game.observe(final)[None]])
-    mine, theirs = noises
-    alive, ended = (x.astype(jnp.float32) for x in (alive, ended))
-    return Pending(obs, mine, theirs, reward, alive, ended, jnp.float32(0))
+    path = scan_steps(game, players, (), keys[3], keys[2])
+    obs, ended = jnp.concatenate([path.obs, path.following[-1:]]), path.alive & game.terminated(path.following)
+    alive, ended = (x.astype(jnp.float32) for x in (path.alive, ended))
+    return Pending(obs, mine, theirs, path.reward, alive, ended, jnp.float32(0))
 
 
 def on_host(

@@ -81,6 +81,10 @@ class Answer(eqx.Module):
     def __call__(self, obs: Float[Array, "*b p"], action: Float[Array, "*b q"]) -> Float[Array, "*b qbar"]:
         return self.policy(obs)
 
+    def on_host(self) -> Callable[[np.ndarray], np.ndarray]:
+        play = self.policy.on_host()
+        return lambda obs: play(obs, None)
+
 
 class Nobody(eqx.Module):
     """The adversary that changes nothing."""
@@ -89,3 +93,7 @@ class Nobody(eqx.Module):
 
     def __call__(self, obs: Float[Array, "*b p"], action: Float[Array, "*b q"]) -> Float[Array, "*b qbar"]:
         return jnp.broadcast_to(self.neutral, (*obs.shape[:-1], self.neutral.shape[0]))
+
+    def on_host(self) -> Callable[[np.ndarray], np.ndarray]:
+        neutral = np.asarray(self.neutral)
+        return lambda obs: neutral

@@ -21,6 +21,7 @@ from rhucrl.play import checked, predict
 from rhucrl.runtime.compilation import enable_cache
 from rhucrl.runtime.progress import Progress
 from rhucrl.solvers.actor_critic.update import world
+from rhucrl.solvers.base import deployed
 from rhucrl.storage.runs import Run
 from rhucrl.storage.trees import save_tree
 from rhucrl.training import loop as training
@@ -169,7 +170,7 @@ class Agent:
     @property
     def opponent(self) -> Any:
         """The adversary that it learned with, as an answer to state and action."""
-        return training.protocol_of(self.config).deployed(self.config, self.pair, self.game)
+        return deployed(self.config.algo, self.pair, self.game)
 
     def adversary(self, obs: Array, time: Array) -> Array:
         """The same as a function of the state and the step."""

@@ -45,7 +45,7 @@ After = Callable[[State, dict[str, Any]], Any]
 
 
 def protocol_of(config: TrainConfig) -> Any:
-    """The module that plays and learns: it has `initial`, `fresh`, `episode` and `deployed`."""
+    """The module that plays and learns: it has `initial`, `fresh` and `episode`."""
     return PROTOCOLS[MODEL_FREE[config.algo].learner] if config.algo in MODEL_FREE else protocol
 
 

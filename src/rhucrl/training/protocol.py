@@ -18,11 +18,12 @@ from rhucrl.errors import UsageError
 from rhucrl.models import calibration, ensemble, known
 from rhucrl.models.base import AbstractModel
 from rhucrl.models.gaussian_process import model as gaussian_process
-from rhucrl.play import Episode, play_in_jax, play_on_host
+from rhucrl.play import Episode, acting, play_in_jax, play_on_host
 from rhucrl.replay import Replay
 from rhucrl.runtime.compilation import compiled
 from rhucrl.runtime.timing import timed
 from rhucrl.solvers.actor_critic import solver as pathwise
+from rhucrl.solvers.base import deployed
 from rhucrl.solvers.look_ahead import solver as look_ahead
 from rhucrl.solvers.look_ahead.backup import SolverNumbers, unit
 from rhucrl.solvers.planner import solver as receding
@@ -99,11 +100,6 @@ def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> 
     return TrainingState(model, memory, learner, replay, pair, pair, lowest, lowest, jnp.int32(-1))
 
 
-def deployed(config: TrainConfig, pair: Any, game: Game) -> Any:
-    """The adversary that plays the real episodes."""
-    return solver_of(config, game).deployed(config, pair, game)
-
-
 def value(config: TrainConfig, game: Game, state: TrainingState) -> Any:
     """The critic of the agent's problem, as a batched function of observations."""
     its = solver_of(config, game)
@@ -147,11 +143,10 @@ def crown(config: TrainConfig, game: Game, state: TrainingState, index: int, j: 
 
 def play(config: TrainConfig, env: ZeroSumEnv, state: TrainingState, explore: bool, key: PRNGKeyArray) -> Episode:
     """One episode on the real system with the selected pair (`explore`: with random actions), both fixed."""
-    solver, pair = solver_of(config, env.game), state.last
-    opponent = deployed(config, pair, env.game)
+    policy, opponent = state.last.policy, deployed(config.algo, state.last, env.game)
     if isinstance(env.game, JaxGame):
-        return play_in_jax(env.game, pair.policy, opponent, explore, key)
-    return play_on_host(env, None if explore else solver.acting(config, pair, env.game), key)
+        return play_in_jax(env.game, policy, opponent, explore, key)
+    return play_on_host(env, None if explore else acting(policy, opponent), key)
 
 
 def learn(

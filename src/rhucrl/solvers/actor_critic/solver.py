@@ -7,7 +7,6 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.algorithms import ALGORITHMS
@@ -15,14 +14,13 @@ from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
 from rhucrl.models.base import AbstractModel
 from rhucrl.networks.layers import Perceptron, twice
-from rhucrl.networks.policies import Answer, Gaussian, Nobody, Normaliser
-from rhucrl.play import Acting
+from rhucrl.networks.policies import Answer, Gaussian, Normaliser
 from rhucrl.replay import Replay
 from rhucrl.runtime.compilation import compiled
 from rhucrl.solvers.actor_critic import update as actor_critic
 from rhucrl.solvers.actor_critic.update import Problem, slope, unit, world
-from rhucrl.solvers.base import Pair
-from rhucrl.solvers.bounds import Contest, Opponent, bounds, pessimistic
+from rhucrl.solvers.base import Pair, deployed
+from rhucrl.solvers.bounds import Contest, bounds, pessimistic
 from rhucrl.solvers.look_ahead.backup import SolverNumbers
 from rhucrl.solvers.look_ahead.candidates import lattice
 
@@ -67,23 +65,6 @@ def worth(
     numbers: SolverNumbers,
 ) -> ActorCriticValue:  # fmt: skip
     return ActorCriticValue(learner.agent.targets, learner.normaliser, unit(game, numbers.discount))
-
-
-def deployed(config: TrainConfig, pair: Pair, game: Game) -> Opponent:
-    return Nobody(game.neutral) if ALGORITHMS[config.algo].deployed == "none" else pair.response
-
-
-def acting(config: TrainConfig, pair: Pair, game: Game) -> Acting:
-    """The pair in NumPy; the agent's actions are drawn from its policy."""
-    policy, adversary = pair.policy.on_host(), pair.response.policy.on_host()
-    nobody, size = np.asarray(game.neutral), game.agent.size
-    alone = ALGORITHMS[config.algo].deployed == "none"
-
-    def act(obs: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        action = policy(obs, generator.standard_normal(size, np.float32))
-        return action, nobody if alone else adversary(obs, None)
-
-    return act
 
 
 def improve(
@@ -135,7 +116,7 @@ def judge(
     def contest(policy: Gaussian) -> Contest:
         own = Answer(Gaussian(learner.agent.networks.adversary, learner.normaliser, game.adversary))
         up, down = (slope(here, problem.targets, scale, numbers) for problem in (learner.agent, learner.response))
-        sides = (policy, deployed(config, pair, game), own, corners(game)[:8], up, down)
+        sides = (policy, deployed(config.algo, pair, game), own, corners(game)[:8], up, down)
         return Contest(game, model, *sides, here.limits.clip, numbers.beta)
 
     j = bounds(contest(pair.policy), keys[0])

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl import replay as store
@@ -19,12 +18,10 @@ from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
 from rhucrl.models.base import AbstractModel
 from rhucrl.networks.critics import Critic
-from rhucrl.networks.policies import Nobody
-from rhucrl.play import Acting
 from rhucrl.replay import Replay
 from rhucrl.runtime.compilation import compiled
-from rhucrl.solvers.base import Pair
-from rhucrl.solvers.bounds import Contest, Opponent, Slope, bounds, pessimistic
+from rhucrl.solvers.base import deployed
+from rhucrl.solvers.bounds import Contest, Slope, bounds, pessimistic
 from rhucrl.solvers.look_ahead import value_iteration
 from rhucrl.solvers.look_ahead.backup import SolverNumbers, slope, stateless, value
 from rhucrl.solvers.look_ahead.candidates import adversary_candidates, agent_candidates
@@ -41,6 +38,17 @@ class LookAheadState(NamedTuple):
     response: Values
 
 
+class LookAheadPair(NamedTuple):
+    """Both players look ahead, each with the critic of its own problem."""
+
+    policy: AgentPolicy
+    response: AdversaryPolicy
+
+    @property
+    def own(self) -> AdversaryPolicy:
+        return AdversaryPolicy(self.policy.player)
+
+
 def begin(config: TrainConfig, game: Game, keys: PRNGKeyArray) -> LookAheadState:
     inputs = game.observation.size + (game.adversary.size if game.scope == "episode" else 0)
     critics = [
@@ -51,13 +59,14 @@ def begin(config: TrainConfig, game: Game, keys: PRNGKeyArray) -> LookAheadState
 
 def players(
     config: TrainConfig, game: Game, model: AbstractModel, learner: LookAheadState, numbers: SolverNumbers
-) -> Pair:
+) -> LookAheadPair:
     """The policies that the critics stand for."""
     row = ALGORITHMS[config.algo]
     adversary = adversary_candidates(game, row.opponent)
     mine = CriticPlayer(game, model, learner.agent.average, jnp.float32(row.agent_eta), numbers, adversary)
     theirs = CriticPlayer(game, model, learner.response.average, jnp.float32(row.response_eta), numbers, adversary)
-    return Pair(AgentPolicy(mine, agent_candidates(game.agent, config.solver.acting_points)), AdversaryPolicy(theirs))
+    policy = AgentPolicy(mine, agent_candidates(game.agent, config.solver.acting_points))
+    return LookAheadPair(policy, AdversaryPolicy(theirs))
 
 
 class LookAheadValue(eqx.Module):
@@ -78,14 +87,6 @@ def worth(
     numbers: SolverNumbers,
 ) -> LookAheadValue:  # fmt: skip
     return LookAheadValue(players(config, game, model, learner, numbers).policy.player)
-
-
-def deployed(config: TrainConfig, pair: Pair, game: Game) -> Opponent:
-    """The adversary that plays the real episodes: the response, that of the agent's own problem, or nobody."""
-    choice = ALGORITHMS[config.algo].deployed
-    if choice == "none":
-        return Nobody(game.neutral)
-    return pair.response if choice == "response" else AdversaryPolicy(pair.policy.player)
 
 
 def improve(
@@ -165,7 +166,7 @@ def judge(
     }  # fmt: skip
 
 
-def contest(config: TrainConfig, policy: AgentPolicy, pair: Pair, model: AbstractModel) -> Contest:
+def contest(config: TrainConfig, policy: AgentPolicy, pair: LookAheadPair, model: AbstractModel) -> Contest:
     """A policy against the adversaries of a pair."""
     player = policy.player
 
@@ -178,7 +179,7 @@ def contest(config: TrainConfig, policy: AgentPolicy, pair: Pair, model: Abstrac
         return gradient
 
     return Contest(
-        player.game, model, policy, deployed(config, pair, player.game), AdversaryPolicy(player), player.adversary,
+        player.game, model, policy, deployed(config.algo, pair, player.game), AdversaryPolicy(player), player.adversary,
         along(player.critic), along(pair.response.player.critic), player.game.project, player.numbers.beta,
     )  # fmt: skip
 
@@ -191,20 +192,3 @@ def start_states(config: TrainConfig, game: Game, replay: Replay, n: int, key: P
     spread = jax.random.uniform(keys[3], (n - broad, 1), maxval=PERTURBATION)
     seen = game.project(seen + spread * game.scale * jax.random.normal(keys[2], seen.shape))
     return jnp.concatenate([game.sample(keys[0], broad), seen])
-
-
-def acting(config: TrainConfig, pair: Pair, game: Game) -> Acting:
-    """The pair on the host, one compiled call for each step."""
-    opponent = deployed(config, pair, game)
-
-    def act(obs: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        action, adversary = both(pair.policy, opponent, jnp.asarray(obs, jnp.float32))
-        return np.asarray(action), np.asarray(adversary)
-
-    return act
-
-
-@jax.jit
-def both(policy: AgentPolicy, opponent: Opponent, obs: Array) -> tuple[Array, Array]:
-    action = policy(obs)
-    return action, opponent(obs, action)

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.algorithms import ALGORITHMS
@@ -14,12 +13,12 @@ from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Box, Game, JaxGame, chosen
 from rhucrl.hallucination import hallucinate, sampled
 from rhucrl.models.base import AbstractModel
-from rhucrl.networks.policies import Nobody
-from rhucrl.play import Acting, act, fresh, reply
+from rhucrl.play import act, fresh, reply
 from rhucrl.replay import Replay
 from rhucrl.runtime.compilation import compiled
 from rhucrl.solvers.actor_critic.update import world
-from rhucrl.solvers.bounds import CONFIDENCE, Opponent
+from rhucrl.solvers.base import deployed
+from rhucrl.solvers.bounds import CONFIDENCE
 from rhucrl.solvers.look_ahead.backup import SolverNumbers
 from rhucrl.solvers.look_ahead.value_iteration import pick
 from rhucrl.solvers.planner.search import Answering, Planning, Size, inside
@@ -42,6 +41,10 @@ class PlannerPair(NamedTuple):
     def response(self) -> Answering:
         return Answering(self.policy)
 
+    @property
+    def own(self) -> Answering:
+        return Answering(self.policy, own=True)
+
 
 def begin(config: TrainConfig, game: Game, keys: PRNGKeyArray) -> PlannerState:
     anywhere = jnp.full(game.predicted_size, jnp.inf)
@@ -59,11 +62,6 @@ def players(
     return PlannerPair(
         Planning(game, model, numbers.beta, discount, jnp.int32(0), learner.limits, None, size, *signs, contested)
     )
-
-
-def deployed(config: TrainConfig, pair: PlannerPair, game: Game) -> Opponent:
-    choice = ALGORITHMS[config.algo].deployed
-    return Nobody(game.neutral) if choice == "none" else Answering(pair.policy, choice == "own")
 
 
 def improve(
@@ -95,7 +93,7 @@ def imagined(
 ) -> Float[Array, " k"]:
     """Returns of whole episodes of a planner in the model of another (`place`), as chosen by each kind of eta."""
     game, model = place.game, place.model
-    opponent: Any = deployed(config, PlannerPair(policy), game)
+    opponent = deployed(config.algo, PlannerPair(policy), game)
     q, qbar = game.agent.size, game.adversary.size
 
     def episode(kind: Array, key: PRNGKeyArray) -> Array:
@@ -121,21 +119,3 @@ def imagined(
         return jax.lax.scan(step, start, jax.random.split(key, game.horizon))[1].sum()
 
     return jax.vmap(episode)(kinds, jax.random.split(key, kinds.shape[0]))
-
-
-def acting(config: TrainConfig, pair: PlannerPair, game: Game) -> Acting:
-    """The pair on the host, one compiled call for each step of one episode."""
-    opponent, memory = deployed(config, pair, game), fresh(pair.policy)
-
-    def play(obs: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        nonlocal memory
-        memory, action, adversary = both(pair.policy, opponent, memory, jnp.asarray(obs, jnp.float32))
-        return np.asarray(action), np.asarray(adversary)
-
-    return play
-
-
-@jax.jit
-def both(policy: Planning, opponent: Any, memory: Any, obs: Array) -> tuple[Any, Array, Array]:
-    memory, action = act(policy, memory, obs)
-    return memory, action, reply(opponent, memory, obs, action)

@@ -40,7 +40,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "actor-critic-action": {**POLE, **NETS, "setting": "action", "strength": 0.3},
     "actor-critic-parameter": {**POLE, **NETS, "setting": "parameter", "strength": 1.0},
     "actor-critic-innovations": {"env": "swimmer", **NETS, "innovations": "recorded", "setting": "none"},
-    "actor-critic-pendulum": {**PENDULUM, **SMALL, "solver": "actor-critic"},
+    "actor-critic-pendulum": {**PENDULUM, **SMALL, "solver": "actor-critic", "beta": 1.0, "discount": 0.998,
+                              "trace": 0.9, "broad": 0.3, "learning_rate": 2e-3, "slowing": 0.125},
     "planner-pole": {**POLE, **NETS, **PLANS},
     "sac": {**POLE, **FREE, "algo": "sac"}, "maximin-mf": {**POLE, **FREE, "algo": "maximin-mf"},
     "ar-ddpg": {**POLE, **FREE, "algo": "ar-ddpg", "setting": "action", "strength": 0.3},
@@ -51,6 +52,18 @@ RUNS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+def having(env: str, algo: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options that a run of this algorithm, model and solver has."""
+    from rhucrl.config import TrainConfig, options_with
+    from rhucrl.options import PARTS
+
+    choice = {name: options[name] for name in PARTS if name in options}
+    setting = {"ep-opt": "parameter", "domain-randomization": "parameter", "ar-ddpg": "action"}.get(algo, "adversarial")
+    config = TrainConfig.preset(env, algo=algo, setting=setting, **choice)
+    owned = [options_with(type(its), algo) for its in (config.model, config.solver) if its]
+    return {name: options[name] for name in options if name in choice or any(name in flags for flags in owned)}
+
+
 def metrics(options: dict[str, Any], episodes: int = 4) -> bytes:
     """The metrics of a run, as they are written."""
     import rhucrl
@@ -59,9 +72,10 @@ def metrics(options: dict[str, Any], episodes: int = 4) -> bytes:
     place = {
         name: options.pop(name) for name in ("setting", "strength", "mixture", "horizon", "reward") if name in options
     }
-    env = rhucrl.make(options.pop("env"), **{"setting": "adversarial", **place})
+    name, algo = options.pop("env"), options.pop("algo", "rh-ucrl")
+    env, options = rhucrl.make(name, **{"setting": "adversarial", **place}), having(name, algo, options)
     with tempfile.TemporaryDirectory() as folder:
-        rhucrl.Agent(env, options.pop("algo", "rh-ucrl"), 1, **options).learn(episodes, run_dir=Path(folder) / "run")
+        rhucrl.Agent(env, algo, 1, **options).learn(episodes, run_dir=Path(folder) / "run")
         return (Path(folder) / "run" / "metrics.jsonl").read_bytes()
 
 

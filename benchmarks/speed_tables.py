@@ -10,49 +10,67 @@ from tables import DOCS, table
 
 HEAD = """# Speed
 
-Written by `python benchmarks/speed_tables.py`. The pieces are measured by
-`rhucrl bench --peers --output benchmarks/results/bench.json`, the long run by `python benchmarks/long.py`, the fits by
-`python benchmarks/fit.py`. Times are CPU time on one core.
+`python benchmarks/speed_tables.py` writes this page. `rhucrl bench --peers --output benchmarks/results/bench.json`
+measures the pieces, `python benchmarks/long.py` the long runs, `python benchmarks/fit.py` the fits. Times are CPU
+time on one core.
 """
 PIECES = """## The pieces
 
-An *update* is one gradient step of both problems of RH-UCRL (the agent's and the response's). HalfCheetah's is of the
-paper's size (`--speed full`): 18 observations, 6 actions and 6 forces, five separate heads of 200-200, policies and
-critics of 200-200, three model steps, 100 imagined rollouts in the agent's problem: 20 start states, each against five
-adversaries, one of them the network. The response has 20. With *1 lane* both have 100 start states and the network
-alone. The pendulum's includes its share of the rollouts that are made once per episode, but its GFLOP do not. GFLOP
-are those of all products of matrices that the program asks for, the peak is that of a product of 1024 x 1024 matrices
-in the same run. What an update took before is in `attempts.md`.
+An *update* is one gradient step of both problems of RH-UCRL: the agent's problem and the response.
+
+- *Half-cheetah.* The update has the sizes of `--speed full`, which are the paper's: 18 observations, 6 actions and
+  6 forces, five separate heads of 200-200, policies and critics of 200-200, three model steps. A *lane* is a
+  rollout of one start state against one adversary. The agent's problem has 100 imagined rollouts: 20 start states
+  with five lanes each, one of them against the adversary network. The response has 20 rollouts.
+- *1 lane.* Both problems have 100 start states, against the network alone.
+- *Pendulum.* The time includes the update's share of the rollouts that are made once per episode. Its GFLOP do not.
+- *GFLOP* are those of all products of matrices that the program asks for. The *peak* is that of a product of 1024 x
+  1024 matrices in the same run.
+
+What an update took before is in [attempts.md](attempts.md).
 """
 LONG = """## Long runs
 
-`python benchmarks/long.py` and the options of a row: `rhucrl train` with them on one core, everything included. The
-half-cheetah's is RH-UCRL against forces of 10 N. *Late by early* is the CPU time of an episode near the end by that of
-one near the twentieth (an inverted pendulum that learns plays longer episodes). Other work ran on the machine's other
-core, and now and then on this one. The run of `--speed full` is of an older version, with slower updates. What the two
-speeds learn: [robots.md](robots.md).
+Each row is `python benchmarks/long.py` with the row's options: `rhucrl train` with them on one core, everything
+included.
+
+- The half-cheetah's runs are RH-UCRL against forces of 10 N. The run of `--speed full` is of an older version, with
+  slower updates.
+- *Late by early* is the CPU time of an episode near the end, divided by that of one near the twentieth. (An
+  inverted pendulum that learns plays longer episodes.)
+- Other work ran on the machine's other core, and now and then on this one.
+
+What the two speeds learn: [robots.md](robots.md).
 """
 FIT = """## The cap on a fit
 
-After every episode the ensemble makes at most so many gradient steps, however much data there are. Beside it, from the
-same weights, the paper's twenty epochs over everything (both stop early where the validation error asks for it), each
-three times with other batches. The error is that of the next episode's median step, which neither has seen, in units of
-a change's standard deviation. H-UCRL without an adversary. The capped fit costs the same all along; its error is the
-same up to 15,000 transitions, and four to eight per cent larger from 20,000 on, about as much as one fit differs from
-another. `--model-rounds 60` asks for three times as many steps.
+After every episode the ensemble makes at most so many gradient steps, however much data there are. The table
+compares this with the paper's twenty epochs over all data.
+
+- Both fits begin with the same weights, and both stop early where the validation error asks for it. Each was made
+  three times with other batches.
+- The error is that of the next episode's median step, which neither fit has seen, in units of a change's standard
+  deviation.
+- The algorithm is H-UCRL without an adversary.
+
+The capped fit costs the same all along. Its error is the same up to 15,000 transitions. From 20,000 on it is four
+to eight per cent larger, about as much as one fit differs from another. `--model-rounds 60` asks for three times as
+many steps.
 """
 GPU = """## Graphics cards
 
-Nothing in the code assumes a CPU: JAX's own installation for a card (`pip install "jax[cuda12]"`) is all that should be
-needed. No card was at hand: this has not been tried, and no figure is claimed. What to expect: an update is a chain of
-products of 100 x 200 matrices, too small to keep a card busy; larger `--batch` and `--width` are what it would be good
-for. Episodes on robots are played in NumPy and MuJoCo on the host either way, and values are fetched from the device a
-number of times per episode that does not grow with its length (`tests/test_speed.py` counts them).
+Nothing in the code assumes a CPU. JAX's own installation for a card (`pip install "jax[cuda12]"`) is all that
+should be needed. No card was at hand: this has not been tried, and no figure is claimed.
+
+What to expect: an update is a chain of products of 100 x 200 matrices, too small to keep a card busy. A card would
+be good for a larger `--batch` and `--width`. Episodes on robots are played in NumPy and MuJoCo on the host either
+way. Values are fetched from the device a number of times per episode that does not grow with its length
+(`tests/test_speed.py` counts them).
 
 ## Several seeds
 
-`rhucrl train ENV --seeds 0 1 2` runs one process per core, each pinned to its core. Several seeds in one program were
-measured to be slower (`benchmarks/seeds.py`).
+`rhucrl train ENV --seeds 0 1 2` runs one process per core, each pinned to its core. Several seeds in one program
+were measured to be slower (`benchmarks/seeds.py`).
 """
 
 

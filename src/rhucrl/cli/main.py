@@ -26,6 +26,7 @@ from rhucrl.cli.theory import Theory
 from rhucrl.cli.train import Resume, Train, TrainCommand, helpful, keep_compiled, show_warning
 from rhucrl.envs import ENVIRONMENTS, HORIZON, NAMES, STRENGTH, Mixture, Reward, Scope, Setting
 from rhucrl.errors import DiskError, SimulationError, UsageError, unknown
+from rhucrl.presets import ENVIRONMENTS as PRESETS
 from rhucrl.runtime import interrupts
 from rhucrl.runtime.tables import print_table
 from rhucrl.runtime.terminal import readable_help
@@ -44,7 +45,7 @@ SETTINGS: dict[Setting, str] = {
 class List:
     """Show what there is to choose from."""
 
-    kind: Annotated[Literal["algos", "envs", "settings"], Positional]
+    kind: Annotated[Literal["algos", "envs", "settings", "presets"], Positional]
     """What to show."""
 
     def run(self) -> int:
@@ -53,6 +54,12 @@ class List:
         elif self.kind == "envs":
             rows = [(name, ENVIRONMENTS[name], f"{HORIZON[name]}") for name in NAMES]
             print_table(None, ("environment", "meaning", "steps"), rows)
+        elif self.kind == "presets":
+            texts = {
+                env: " ".join(f"{name}={its}" for name, its in numbers.items()) for env, numbers in PRESETS.items()
+            }
+            print_table(None, ("environment", "what differs from the options' defaults"), [*texts.items()])
+            print("`rhucrl train ENV --help` shows every option with the value that will be used")
         else:
             strengths = {name: [f"{STRENGTH[family][name]:g}" for family in STRENGTH] for name in SETTINGS}
             rows = [(name, text, *strengths[name]) for name, text in SETTINGS.items()]

@@ -43,7 +43,7 @@ def main() -> None:
         "half-cheetah", setting="none", algo="h-ucrl", episodes=asked.episodes + 1, seed=asked.seed
     )
     env = env_of(config)
-    state, waiting, rows, beta = protocol.initial(config, env), {}, [], jnp.float32(config.beta)
+    state, waiting, rows, beta = protocol.initial(config, env), {}, [], jnp.float32(config.solver.beta)
     for index in range(config.episodes):
         keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index), 3)
         explore, common = index < config.random_episodes, protocol.programs(config)
@@ -59,9 +59,9 @@ def main() -> None:
             waiting = {}
         if (index + 1) % EVERY == 0:
             seen = int(state.replay.size + played.count)
-            epochs = -(-EPOCHS * seen // config.model_batch // config.round)
-            for name, rounds in (("capped", config.model_rounds), ("twenty epochs", epochs)):
-                one = dataclasses.replace(common, model_rounds=int(rounds))
+            epochs = -(-EPOCHS * seen // config.model.batch // config.model.steps)
+            for name, rounds in (("capped", config.model.rounds), ("twenty epochs", epochs)):
+                one = dataclasses.replace(common, model=dataclasses.replace(common.model, rounds=int(rounds)))
                 models = []
                 for key in jax.random.split(keys[2], REPEATS):
                     clock = time.process_time()

@@ -145,3 +145,13 @@ def having(options: dict[str, Any], **choice: Any) -> dict[str, Any]:
     parts = [options_with(type(its), config.algo) for its in (config.model, config.solver) if its]
     names = {*options_of(TrainConfig), *(flag for part in parts for flag in part)}
     return {name: value for name, value in options.items() if name in names} | choice
+
+
+def typed(options: dict[str, Any], command: str) -> list[str]:
+    """Words of the command line: those of some options that `train` has behind these words."""
+    env, *words = command.split()
+    given = {name[2:]: word for name, word in zip(words[::2], words[1::2], strict=True)}
+    choice = {name: given[name] for name in ("algo", "model", "solver", "setting") if name in given}
+    found = having(options, env=env, **choice)
+    flags = {name: value for name, value in found.items() if name in options}
+    return [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", str(value))]

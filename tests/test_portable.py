@@ -16,11 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from probes import typed
+
 COMMAND = Path(sysconfig.get_path("scripts"), "rhucrl")
 EPISODES = 3
 TINY = {
-    "horizon": 20, "pool": 16, "updates": 0.5, "batch": 8, "width": 8, "features": 8, "heads": 2, "model-width": 8,
-    "model-rounds": 2, "model-steps": 2, "acting-points": 3, "rollouts": 1,
+    "horizon": 20, "pool": 16, "updates": 0.5, "batch": 8, "width": 8, "features": 8, "heads": 2, "model_width": 8,
+    "model_rounds": 2, "model_steps": 2, "acting_points": 3, "rollouts": 1,
 }  # fmt: skip
 pytestmark = [pytest.mark.portable, pytest.mark.slow]
 
@@ -40,8 +42,7 @@ def rhucrl(*arguments: str | Path) -> str:
 
 
 def training(env: str, folder: Path) -> list[str | Path]:
-    options = [word for name, value in TINY.items() for word in (f"--{name}", str(value))]
-    return ["train", *env.split(), *options, "--episodes", str(EPISODES), "--run-dir", folder]
+    return ["train", *env.split(), *typed(TINY, env), "--episodes", str(EPISODES), "--run-dir", folder]
 
 
 def metrics(folder: Path) -> list[str]:

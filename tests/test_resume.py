@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 import safetensors.numpy
 
+from probes import typed
+
 EPISODES = 12
 OPTIONS = {
-    "horizon": 20, "pool": 16, "updates": 0.5, "batch": 8, "width": 8, "features": 8, "model-width": 8,
-    "model-rounds": 2, "model-steps": 2, "acting-points": 3,
+    "horizon": 20, "pool": 16, "updates": 0.5, "batch": 8, "width": 8, "features": 8, "model_width": 8,
+    "model_rounds": 2, "model_steps": 2, "acting_points": 3,
 }  # fmt: skip
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -34,8 +36,7 @@ def finish(*arguments: str | Path) -> None:
 
 
 def train(env: str, folder: Path, episodes: int) -> tuple[str | Path, ...]:
-    options = [word for name, value in OPTIONS.items() for word in (f"--{name}", str(value))]
-    return ("train", *env.split(), *options, "--episodes", str(episodes), "--run-dir", folder)
+    return ("train", *env.split(), *typed(OPTIONS, env), "--episodes", str(episodes), "--run-dir", folder)
 
 
 def rows(folder: Path) -> int:

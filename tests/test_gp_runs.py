@@ -79,7 +79,7 @@ def test_beta_of_the_theory_widens_what_is_hallucinated():
 
 @pytest.mark.slow
 def test_a_stopped_run_goes_on_to_the_same_numbers_and_its_policy_is_loaded(tmp_path):
-    options = GP | CASES["best-response"]
+    options = having(GP, **CASES["best-response"], model="gp")
     training.train(TrainConfig.preset(**options), tmp_path / "whole")
     training.train(TrainConfig.preset(**options | {"episodes": 2}), tmp_path / "part")
     training.resume(tmp_path / "part", episodes=4)

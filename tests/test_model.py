@@ -34,7 +34,9 @@ def filled(data: Transitions, capacity: int = 512) -> store.Replay:
 
 
 def fresh(seed: int = 0, linear: bool = False) -> EnsembleModel:
-    return ensemble.create(TrainConfig(heads=HEADS, model_width=WIDTH, linear=linear), Probe(), jax.random.key(seed))[0]
+    return ensemble.create(
+        TrainConfig.preset(heads=HEADS, model_width=WIDTH, linear=linear), Probe(), jax.random.key(seed)
+    )[0]
 
 
 @jax.jit

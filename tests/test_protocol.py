@@ -154,7 +154,7 @@ def test_without_an_opponent_the_output_is_the_last_policy_that_earned_about_the
 
 
 @pytest.mark.parametrize(
-    ("algo", "bound", "earned", "crowned"),
+    ("algo", "bound", "earned", "outcome"),
     [
         ("h-ucrl", 9.0, -1.1, False),  # whatever a model says of it
         ("h-ucrl", -9.0, -0.9, True),
@@ -164,12 +164,12 @@ def test_without_an_opponent_the_output_is_the_last_policy_that_earned_about_the
         ("rh-ucrl", -0.9, -0.9, True),
     ],
 )
-def test_what_is_output_is_decided_by_pessimism_and_then_by_returns(algo, bound, earned, crowned):
+def test_what_is_output_is_decided_by_pessimism_and_then_by_returns(algo, bound, earned, outcome):
     told = run(algo)
     state, tie = told.states[1], 0.05 * float(unit(told.game))
     j = {"J_pessimistic": state.output_bound + bound * tie, "J_pessimistic_output": jnp.float32(1e6)}
-    after = protocol.crown(told.config, told.game, state, 7, j, state.output_return + earned * tie)
-    assert int(after.output_episode) == (7 if crowned else 1)
+    after = protocol.choose_output(told.config, told.game, state, 7, j, state.output_return + earned * tie)
+    assert int(after.output_episode) == (7 if outcome else 1)
 
 
 @pytest.mark.parametrize("case", sorted({*CASES} - {"h-ucrl", "greedy"}))

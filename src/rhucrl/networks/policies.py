@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from rhucrl.envs.game import Box, unwound
 from rhucrl.networks.layers import Perceptron
 
-CALMEST, WILDEST = -5.0, 1.0  # logarithms of a policy's standard deviation, before it is squashed
+LOG_STD_MIN, LOG_STD_MAX = -5.0, 1.0  # logarithms of a policy's standard deviation, before it is squashed
 
 
 class Normaliser(eqx.Module):
@@ -32,7 +32,7 @@ class Normaliser(eqx.Module):
 def heads(net: Perceptron, normaliser: Normaliser, obs: Float[Array, "*b p"]) -> tuple[Array, Array]:
     """Mean and logarithm of the standard deviation of a policy's action, before it is squashed."""
     mean, log_std = jnp.split(net(normaliser(obs)), 2, -1)
-    return mean, jnp.clip(log_std, CALMEST, WILDEST)
+    return mean, jnp.clip(log_std, LOG_STD_MIN, LOG_STD_MAX)
 
 
 class Gaussian(eqx.Module):
@@ -67,7 +67,7 @@ class Gaussian(eqx.Module):
                 x = x * (x / 6 + 0.5).clip(0, 1)
             x = x @ layers[-1][0] + layers[-1][1]
             centre, log_std = x[:actions], x[actions:]
-            raw = centre if noise is None else centre + np.exp(log_std.clip(CALMEST, WILDEST)) * noise
+            raw = centre if noise is None else centre + np.exp(log_std.clip(LOG_STD_MIN, LOG_STD_MAX)) * noise
             return low + (np.tanh(raw) + 1) / 2 * (high - low)
 
         return act

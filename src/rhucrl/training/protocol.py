@@ -120,7 +120,9 @@ def select(
     return state._replace(learner=learner, last=pair), j | losses
 
 
-def crown(config: TrainConfig, game: Game, state: TrainingState, index: int, j: dict, earned: Array) -> TrainingState:
+def choose_output(
+    config: TrainConfig, game: Game, state: TrainingState, index: int, j: dict, earned: Array
+) -> TrainingState:
     """Whether the policy that has just played becomes the output (`eq:rhucrl:output`): unless it is clearly worse.
 
     The output policy's bound is the lowest J^(p) that any episode's model and adversaries gave it: an estimate of one
@@ -137,8 +139,8 @@ def crown(config: TrainConfig, game: Game, state: TrainingState, index: int, j: 
         better, best = earned - state.output_return, jnp.maximum(earned, state.output_return)
     if better < -tie:
         return state._replace(output_bound=bound)
-    crowned = {"output": state.last, "output_bound": j["J_pessimistic"], "output_return": best}
-    return state._replace(**crowned, output_episode=jnp.int32(index))
+    outcome = {"output": state.last, "output_bound": j["J_pessimistic"], "output_return": best}
+    return state._replace(**outcome, output_episode=jnp.int32(index))
 
 
 def play(config: TrainConfig, env: ZeroSumEnv, state: TrainingState, explore: bool, key: PRNGKeyArray) -> Episode:
@@ -189,7 +191,7 @@ def episode(config: TrainConfig, env: ZeroSumEnv, state: TrainingState, index: i
         metrics |= selected
     played = timed("collecting", play, config, env, state, explore, keys[1])
     if not explore:
-        state = crown(config, env.game, state, index, metrics, played.earned)
+        state = choose_output(config, env.game, state, index, metrics, played.earned)
         metrics |= {"output_bound": state.output_bound, "output_return": state.output_return}
     metrics |= {"return": played.earned, "steps": played.count}
     state, learned = timed("fitting", learn, config, state, played, n.beta, keys[2])

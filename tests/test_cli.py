@@ -303,6 +303,7 @@ def test_options_come_from_a_file_and_what_is_typed_comes_before_them(name, trai
         ("[1]", "holds no options"), ("{", "is no JSON"), ('{"hedas": 3}', "did you mean 'heads'?"),
         ('{"model": {"kind": "ensmble"}}', "did you mean 'ensemble'?"), ('{"env": 3}', "env is 3"),
         ('{"model": {"kind": "ensemble", "kernel": "linear"}}', "unknown option of ensemble 'kernel'"),
+        ('{"model": {"kind": [1]}}', "unknown model '[1]'"), ('{"solver": [1]}', "unknown solver '[1]'"),
         ('{"heads": "many"}', "--heads is 'many'; it must be a whole number"), ("[" * 100_000, "is no JSON"),
     ],
 )  # fmt: skip

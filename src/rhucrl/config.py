@@ -154,9 +154,9 @@ def _kinds(algo: str, given: Mapping[str, Any]) -> dict[str, type[Options] | Non
 
 
 def _kind(part: str, given: Any, kinds: Mapping[str, type[Options]]) -> type[Options]:
-    if _name(given) not in kinds:
-        raise unknown(part, str(_name(given)), kinds)
-    return kinds[_name(given)]
+    if (name := _name(given)) not in [*kinds]:  # which may be anything that a file holds
+        raise unknown(part, str(name), kinds)
+    return kinds[name]
 
 
 def _name(part: Any) -> Any:

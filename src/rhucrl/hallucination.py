@@ -3,10 +3,12 @@ f^(e), one plausible model; and the choice of eta."""
 
 from __future__ import annotations
 
-import jax.numpy as jnp
-from jaxtyping import Array, Float
+import math
 
-from rhucrl.models.base import Prediction
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from rhucrl.models.base import AbstractModel, Prediction
 
 KEENNESS = 0.1  # the cost of full optimism, in units of the critics
 
@@ -27,6 +29,16 @@ def sampled(member: tuple[Array, Array], noise: Array) -> Array:
     """mu_i + omega: a member (mean and aleatoric standard deviation) as it is, for J^(e)."""
     mean, aleatoric = member
     return mean + noise * aleatoric
+
+
+def sketched(
+    model: AbstractModel, obs: Array, executed: Array, adversary: Array, shifts: Int[Array, " two"]
+) -> Prediction:
+    """What two members say, at the cost of two instead of all: a mean and an epistemic variance without bias."""
+    (mean, noise), (other, another) = (model.divided(obs, executed, adversary, shifts[i]) for i in range(2))
+    share = (model.members - 1) / (2 * model.members)  # of the squared distance of two different members
+    epistemic = model.temperature * math.sqrt(share) * jnp.abs(mean - other)
+    return Prediction((mean + other) / 2, epistemic, jnp.sqrt((jnp.square(noise) + jnp.square(another)) / 2))
 
 
 def choose_eta(scale: Array, prediction: Prediction, slope: Array, sign: Array | int, beta: Array) -> Array:

@@ -155,6 +155,10 @@ class Ensemble(Options):
     """Transitions per gradient step of a fit."""
     linear: bool = option(False)
     """Whether the ensemble only learns what a linear model leaves over."""
+    layer_norm: bool = option(False)
+    """Whether a member's hidden layers are normalised."""
+    noise: Literal["state", "constant"] = option("state")
+    """Whether a member predicts how noisy each state is, or learns one deviation for all of them."""
     minimum_temperature: float = option(1.0, 0, 1e6)
     """Recalibration never shrinks the epistemic uncertainty below this factor."""
 
@@ -261,32 +265,33 @@ class ActorCritic(Options):
 
     beta: float | Literal["theory"] = option(0.2, 0, 1e6)
     """Width of the confidence interval that eta hallucinates in; of a Gaussian process also `theory`: beta_t."""
-    discount: float = option(0.99, 0, 1)
+    discount: float = option(0.995, 0, 1)
     """Discount of the critics; returns are always reported undiscounted."""
-    model_steps: int = option(3, 1, 10_000)
-    """Steps of a model rollout."""
-    trace: float = option(0.5, 0, 1)
-    """lambda of the returns along a rollout."""
-    updates: float = option(0.7, 0, 1000)
+    model_steps: int = option(5, 1, 10_000)
+    """Steps of a model rollout that gradients flow through."""
+    start_steps: int = option(20, 1, 10_000)
+    """Steps of the model rollouts that such rollouts start from: of real states (1), or of the players' way on."""
+    updates: float = option(1.0, 0, 1000)
     """Gradient steps of each problem per step of the environment."""
-    batch: int = option(128, 1, 100_000)
+    batch: int = option(256, 1, 100_000)
     """Rollouts per gradient step."""
-    lanes: int = option(5, 1, 1000)
-    """Adversaries that each start state is rolled out against, the network's among them; a batch has as many fewer
-    start states."""
-    broad: float = option(0.0, 0, 1)
-    """Share of the rollouts that start at perturbed states of the replay; the others start at plain ones."""
+    lanes: int = option(4, 1, 1000)
+    """Adversaries that each start state meets: the network, extremes that are held, and nobody; a batch has as many
+    fewer start states."""
+    worst: float = option(1.0, 0, 1)
+    """Weight of the worst lane in what the agent improves, beside the network's; the mean of all lanes has the rest."""
+    worst_after: int = option(0, 0, 1_000_000)
+    """Episodes over which that weight grows from 0: an agent that fears everything from the start learns to stand."""
     learning_rate: float = option(3e-4, 0, 10)
     """Adam's step size for policies and critics."""
     slowing: float = option(0.0, 0, 1000)
     """The step size falls as 1 / (1 + slowing * episode)."""
     entropy: float = option(-1.0, -1000, 1000)
     """The entropy that the agent's policy is held at, per action in [-1, 1] (all alike: .69)."""
-    innovations: Literal["drawn", "recorded"] = option("drawn")
-    """What an imagined step adds to its prediction: noise that is drawn from the model, or what the model missed of
-    the real step that followed the start state."""
-    target_rate: float = option(0.02, 0, 1)
+    target_rate: float = option(0.005, 0, 1)
     """Polyak rate of the target critics."""
+    critics: int = option(4, 1, 100)
+    """Critics of each problem: targets are the lesser of two of them, the agent climbs the mean of all."""
     width: int = option(128, 1, 10_000)
     """Width of the two hidden layers of policies and critics."""
 

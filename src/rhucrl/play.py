@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -136,17 +137,22 @@ def play_on_host(env: ZeroSumEnv, acting: Acting | None, key: PRNGKeyArray) -> E
         mine, theirs = (generator.uniform(low, high) for low, high in boxes)
         return mine, theirs
 
-    act, rows, earned = acting or wander, [], 0.0
+    act, rows, returns = acting or wander, [], []
     report = game.report if game.learned else lambda obs, reward, terminated: obs
-    seen = None
-    for step in steps(env, lambda obs: act(obs, generator), seed):
-        before = report(step.obs, 0.0, False) if seen is None else seen
-        seen = report(step.following, step.reward, step.terminated)
-        rows.append((before, step.executed, step.adversary, seen))
-        earned += step.reward
-    padding = [rows[-1]] * (game.horizon - len(rows))
-    columns = (np.stack(column).astype(np.float32) for column in zip(*rows, *padding, strict=True))
-    return Episode(Transitions(*map(jnp.asarray, columns)), jnp.int32(len(rows)), jnp.float32(earned))
+    while len(rows) < game.horizon:
+        seen, earned, begin = None, 0.0, len(rows)
+        for step in itertools.islice(
+            steps(env, lambda obs: act(obs, generator), seed + len(returns)), game.horizon - begin
+        ):
+            before = report(step.obs, 0.0, False) if seen is None else seen
+            seen = report(step.following, step.reward, step.terminated)
+            rows.append((before, step.executed, step.adversary, seen))
+            earned += step.reward
+        returns.append(earned)
+    whole = returns[:-1] if len(returns) > 1 else returns
+    columns = (np.stack(column).astype(np.float32) for column in zip(*rows, strict=True))
+    earned = jnp.float32(np.mean(whole))
+    return Episode(Transitions(*map(jnp.asarray, columns)), jnp.int32(len(rows)), earned)
 
 
 def acting(policy: Any, opponent: Any) -> Acting:

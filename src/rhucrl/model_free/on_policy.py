@@ -19,7 +19,6 @@ from rhucrl.networks.policies import Answer, Gaussian, Nobody, Normaliser
 from rhucrl.play import scan_steps, seed_of, steps
 from rhucrl.runtime.compilation import compiled
 from rhucrl.runtime.timing import timed
-from rhucrl.solvers.actor_critic.update import unit
 from rhucrl.solvers.base import Pair
 
 __all__ = ["OnPolicyState", "episode", "fresh", "initial", "training_env"]
@@ -74,6 +73,12 @@ def pair_of(game: Game, agent: PPOPlayer, adversaries: list[PPOPlayer]) -> Pair:
     return Pair(Gaussian(agent.actor, units, game.agent), *(answers or [Nobody(game.neutral)]))
 
 
+def unit(game: Game, discount: float) -> Array:
+    """The reward that a critic's output of 1 stands for."""
+    low, high = game.reward_range
+    return (high - low) / (1 - discount) / 32
+
+
 def episode(config: TrainConfig, env: ZeroSumEnv, state: OnPolicyState, index: int) -> tuple[OnPolicyState, dict]:
     """Episode `index`: one more of its batch; the last one of a batch is learned from with the others."""
     env = training_env(config, env)
@@ -110,7 +115,7 @@ def learn(config: TrainConfig, game: Game, state: OnPolicyState) -> tuple[OnPoli
         config.solver.clip,
         config.solver.divergence,
     )
-    numbers, scale = PPONumbers(*(jnp.float32(x) for x in parts)), unit(game, jnp.float32(config.solver.discount))
+    numbers, scale = PPONumbers(*(jnp.float32(x) for x in parts)), unit(game, config.solver.discount)
     everyone = jnp.ones(config.solver.rollouts)
     chosen = worst(pending.reward.sum(1), config.solver.kept) if row.worst_only else everyone
     mine = EpisodeBatch(pending.obs, pending.agent, pending.reward / scale, pending.alive, pending.ended)

@@ -16,7 +16,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.envs.game import Box, mix
-from rhucrl.networks.layers import Perceptron, twice, twins
+from rhucrl.networks.layers import Perceptron, spread, stacked
 from rhucrl.networks.policies import Gaussian, Normaliser
 from rhucrl.runtime.compilation import compiled
 from rhucrl.solvers.look_ahead.value_iteration import towards
@@ -79,7 +79,7 @@ def begin(
 ) -> SACLearner:
     keys, p, width = jax.random.split(key, 2 + len(players)), len(scale), options.width
     q = players[0].size if options.mixture else sum(player.size for player in players)
-    critics = twins((p + q, width, width, 1), keys[:2])
+    critics = stacked((p + q, width, width, 1), keys[:2])
     actors = [Perceptron((p, width, width, 2 * player.size), k) for player, k in zip(players, keys[2:], strict=True)]
     networks = SACNetworks(actors, critics, jnp.zeros(len(players)))
     normaliser = Normaliser(jnp.zeros(p), jnp.asarray(scale, jnp.float32), ())
@@ -118,7 +118,7 @@ def loss(
         return [action for action, _ in sampled], [density for _, density in sampled]
 
     def judged(critics: Perceptron, obs: Array, action: Array) -> Float[Array, "2 n"]:
-        return critics(twice(jnp.concatenate([learner.normaliser(obs), action], -1)))[..., 0]
+        return critics(spread(jnp.concatenate([learner.normaliser(obs), action], -1), critics))[..., 0]
 
     def worth(critics: Perceptron, obs: Array, actions: list[Array], sign: int) -> Array:
         """The value that the player of this sign can be sure of."""

@@ -25,6 +25,8 @@ class AbstractModel(eqx.Module):
     """A dynamics model: what it predicts at (s, executed action, adversary's action), and how it learns."""
 
     game: eqx.AbstractVar[Game]
+    temperature: eqx.AbstractVar[Float[Array, ""]]
+    """The factor by which recalibration has stretched the uncertainty."""
 
     @property
     @abc.abstractmethod
@@ -37,6 +39,13 @@ class AbstractModel(eqx.Module):
     @abc.abstractmethod
     def member(self, obs: Array, executed: Array, adversary: Array, index: Array) -> tuple[Array, Array]:
         """Mean and aleatoric standard deviation of one plausible model, for J^(e)."""
+
+    @abc.abstractmethod
+    def divided(self, obs: Array, executed: Array, adversary: Array, shift: Array) -> tuple[Array, Array]:
+        """The same where the last axis of a batch is divided into as many parts as there are members.
+
+        Part i goes through member i - `shift`, which costs no more than one member for all parts.
+        """
 
     @abc.abstractmethod
     def update(self, config: TrainConfig, memory: Any, replay: Replay, key: Array) -> tuple[AbstractModel, Any, dict]:

@@ -20,7 +20,8 @@ from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
 from rhucrl.models import calibration
 from rhucrl.models.base import AbstractModel, Prediction
-from rhucrl.networks.layers import affine, smooth_gate
+from rhucrl.networks.layers import affine, centred, smooth_gate
+from rhucrl.options import Ensemble
 from rhucrl.replay import Replay, statistics
 from rhucrl.runtime.compilation import compiled
 
@@ -38,21 +39,29 @@ class Heads(eqx.Module):
     last: Float[Array, "h w o"]
     last_bias: Float[Array, "h o"]
 
-    def __init__(self, inputs: int, outputs: int, heads: int, width: int, key: PRNGKeyArray):
-        keys = jax.random.split(key, 3)
+    log_std: Float[Array, "h 1 o"] | None
+    """The same noise at every state, where heads do not predict it."""
+    normalised: bool = eqx.field(static=True)
+
+    def __init__(self, inputs: int, outputs: int, options: Ensemble, key: PRNGKeyArray):
+        heads, width, keys = options.heads, options.width, jax.random.split(key, 3)
+        last = 2 * outputs if options.noise == "state" else outputs
         self.first = jax.random.normal(keys[0], (heads, inputs, width)) * jnp.sqrt(2 / inputs)
         self.first_bias = jnp.zeros((heads, width))
         self.hidden = jax.random.normal(keys[1], (heads, width, width)) * jnp.sqrt(2 / width)
         self.hidden_bias = jnp.zeros((heads, width))
-        self.last = jax.random.normal(keys[2], (heads, width, 2 * outputs)) * jnp.sqrt(0.5 / width)
-        self.last_bias = jnp.zeros((heads, 2 * outputs))
+        self.last = jax.random.normal(keys[2], (heads, width, last)) * jnp.sqrt(0.5 / width)
+        self.last_bias = jnp.zeros((heads, last))
+        self.log_std = None if options.noise == "state" else jnp.zeros((heads, 1, outputs))
+        self.normalised = options.layer_norm
 
-    def __call__(self, x: Float[Array, "b d"]) -> tuple[Float[Array, "h b p"], Float[Array, "h b p"]]:
-        """Mean and standard deviation of the normalised change, per head."""
-        z = jnp.broadcast_to(x, (len(self.first), *x.shape))
-        z = smooth_gate(affine(z, self.first, self.first_bias))
-        z = smooth_gate(affine(z, self.hidden, self.hidden_bias))
-        mean, raw = jnp.split(affine(z, self.last, self.last_bias), 2, -1)
+    def __call__(self, x: Float[Array, "h b d"]) -> tuple[Float[Array, "h b p"], Float[Array, "h b p"]]:
+        """Mean and standard deviation of the normalised change: each head sees rows of its own."""
+        for weight, bias in ((self.first, self.first_bias), (self.hidden, self.hidden_bias)):
+            x = affine(x, weight, bias)
+            x = smooth_gate(centred(x) if self.normalised else x)
+        x = affine(x, self.last, self.last_bias)
+        mean, raw = jnp.split(x, 2, -1) if self.log_std is None else (x, jnp.broadcast_to(self.log_std, x.shape))
         return mean, jnp.exp(soft_range(raw, jnp.log(FLOOR), jnp.log(CEILING)))
 
 
@@ -78,11 +87,25 @@ class EnsembleModel(AbstractModel):
     def each(self, obs: Array, executed: Array, adversary: Array) -> tuple[Array, Array]:
         """Mean and aleatoric standard deviation of the next observation, per head."""
         x = (self.game.model_input(obs, executed, adversary) - self.inputs[0]) / self.inputs[1]
-        mean, std = self.heads(x.reshape(-1, x.shape[-1]))
-        mean = mean if self.skip is None else mean + x.reshape(-1, x.shape[-1]) @ self.skip
-        shape = (mean.shape[0], *x.shape[:-1], mean.shape[-1])
-        shift, scale = self.changes
-        return self.game.forget(obs) + shift + scale * mean.reshape(shape), scale * std.reshape(shape)
+        rows = x.reshape(-1, x.shape[-1])
+        mean, std = self.change(jnp.broadcast_to(rows, (self.members, *rows.shape)))
+        shape = (self.members, *x.shape[:-1], mean.shape[-1])
+        return self.game.forget(obs) + mean.reshape(shape), std.reshape(shape)
+
+    def divided(self, obs: Array, executed: Array, adversary: Array, shift: Array) -> tuple[Array, Array]:
+        x = (self.game.model_input(obs, executed, adversary) - self.inputs[0]) / self.inputs[1]
+        *batch, n, d = x.shape
+        parts = jnp.moveaxis(x.reshape(*batch, self.members, n // self.members, d), -3, 0)
+        change = self.change(jnp.roll(parts, -shift, 0).reshape(self.members, -1, d))
+        mean, std = (jnp.roll(y.reshape(*parts.shape[:-1], -1), shift, 0) for y in change)
+        mean, std = (jnp.moveaxis(y, 0, -3).reshape(*batch, n, -1) for y in (mean, std))
+        return self.game.forget(obs) + mean, self.temperature * std
+
+    def change(self, x: Float[Array, "h b d"]) -> tuple[Float[Array, "h b p"], Float[Array, "h b p"]]:
+        """Mean and aleatoric standard deviation of the change of state, by each head of its own normalised inputs."""
+        mean, std = self.heads(x)
+        mean = mean if self.skip is None else mean + x @ self.skip
+        return self.changes[0] + self.changes[1] * mean, self.changes[1] * std
 
     def predict(self, obs: Array, executed: Array, adversary: Array) -> Prediction:
         mean, std = self.each(obs, executed, adversary)
@@ -92,7 +115,7 @@ class EnsembleModel(AbstractModel):
     def member(self, obs: Array, executed: Array, adversary: Array, index: Array) -> tuple[Array, Array]:
         mean, std = self.each(obs, executed, adversary)
         take = lambda x: jnp.take_along_axis(x, index[None, ..., None], 0)[0]  # noqa: E731
-        return take(mean), take(std)
+        return take(mean), self.temperature * take(std)
 
     def update(self, config: TrainConfig, memory: Any, replay: Replay, key: Array) -> tuple[EnsembleModel, Any, dict]:
         return learn(config, self, memory, replay, key)
@@ -108,8 +131,8 @@ def create(config: TrainConfig, game: Game, key: PRNGKeyArray) -> tuple[Ensemble
     inputs = game.model_input(jnp.zeros(p), jnp.zeros(q), jnp.zeros(qbar)).shape[-1]
     unit = lambda n: (jnp.zeros(n), jnp.ones(n))  # noqa: E731
     skip = jnp.zeros((inputs, p)) if config.model.linear else None
-    heads = Heads(inputs, p, config.model.heads, config.model.width, key)
-    model = EnsembleModel(game, heads, unit(inputs), unit(p), jnp.float32(1.0), skip)
+    heads = Heads(inputs, p, config.model, key)
+    model = EnsembleModel(game, jnp.float32(1.0), heads, unit(inputs), unit(p), skip)
     return model, optimiser(jnp.float32(0)).init(eqx.filter(heads, eqx.is_array))
 
 
@@ -145,17 +168,18 @@ def fit(
     x, y = (raw - inputs[0]) / inputs[1], (change - changes[0]) / changes[1]
     skip = None if model.skip is None else ridge(x, y, filled * (1 - replay.held_out))
     y = y if skip is None else y - x @ skip
-    adam = optimiser(learning_rate)
+    adam, members = optimiser(learning_rate), model.members
 
     def loss(heads: Heads, index: Array) -> Array:
-        mean, std = heads(x[index])
+        mean, std = heads(jnp.broadcast_to(x[index], (members, *index.shape, x.shape[-1])))
         nll = jnp.square((y[index] - mean) / std) / 2 + jnp.log(std)
         return (nll.mean(-1) * replay.weight[index].T).mean(-1).sum()
 
     judges, present = store.validation(replay)
 
     def validation(heads: Heads) -> Array:
-        error = jnp.square(heads(x[judges])[0].mean(0) - y[judges]).mean(-1)
+        rows = jnp.broadcast_to(x[judges], (members, *judges.shape, x.shape[-1]))
+        error = jnp.square(heads(rows)[0].mean(0) - y[judges]).mean(-1)
         return present @ error / jnp.maximum(present.sum(), 1)
 
     def step(carry, key):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
@@ -19,6 +19,10 @@ class KnownModel(AbstractModel):
     game: Game
 
     @property
+    def temperature(self) -> Float[Array, ""]:
+        return jnp.float32(1)
+
+    @property
     def members(self) -> int:
         return 1
 
@@ -29,6 +33,9 @@ class KnownModel(AbstractModel):
     def member(self, obs: Array, executed: Array, adversary: Array, index: Array) -> tuple[Array, Array]:
         mean = self.game.dynamics(obs, executed, adversary)
         return mean, jnp.zeros_like(mean)
+
+    def divided(self, obs: Array, executed: Array, adversary: Array, shift: Array) -> tuple[Array, Array]:
+        return self.member(obs, executed, adversary, shift)
 
     def update(self, config: TrainConfig, memory: Any, replay: Replay, key: Array) -> tuple[KnownModel, Any, dict]:
         return self, memory, {}

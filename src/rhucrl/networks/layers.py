@@ -115,11 +115,11 @@ class Perceptron(eqx.Module):
         return self.layers[-1](x).reshape(*before, -1)
 
 
-def twins(sizes: tuple[int, ...], keys: PRNGKeyArray, normalised: bool = False) -> Perceptron:
-    """Two perceptrons stacked, whose inputs and outputs have a leading axis: half as many kernels, and as fast."""
+def stacked(sizes: tuple[int, ...], keys: PRNGKeyArray, normalised: bool = False) -> Perceptron:
+    """Perceptrons as one, whose inputs and outputs have a leading axis: fewer kernels, and as fast."""
     return jax.tree.map(lambda *w: jnp.stack(w), *(Perceptron(sizes, key, normalised) for key in keys))
 
 
-def twice(x: Float[Array, "*b n"]) -> Float[Array, "two *b n"]:
-    """The same for both twins."""
-    return jnp.broadcast_to(x, (2, *x.shape))
+def spread(x: Float[Array, "*b n"], stack: Perceptron) -> Float[Array, "k *b n"]:
+    """The same for every perceptron of a stack."""
+    return jnp.broadcast_to(x, (stack.layers[0].weight.shape[0], *x.shape))

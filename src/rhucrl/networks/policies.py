@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from rhucrl.envs.game import Box, unwound
 from rhucrl.networks.layers import Perceptron
@@ -84,6 +84,21 @@ class Answer(eqx.Module):
     def on_host(self) -> Callable[[np.ndarray], np.ndarray]:
         play = self.policy.on_host()
         return lambda obs: play(obs, None)
+
+
+class NetworkOrHeld(eqx.Module):
+    """An adversary network, or an action that is held all the time where that is worse for the agent."""
+
+    network: Gaussian
+    held: Float[Array, " qbar"]
+    holds: Bool[Array, ""]
+
+    def __call__(self, obs: Float[Array, "*b p"], action: Float[Array, "*b q"]) -> Float[Array, "*b qbar"]:
+        return jnp.where(self.holds, self.held, self.network(obs))
+
+    def on_host(self) -> Callable[[np.ndarray], np.ndarray]:
+        play, held = self.network.on_host(), np.asarray(self.held)
+        return (lambda obs: held) if self.holds else (lambda obs: play(obs, None))
 
 
 class Nobody(eqx.Module):

@@ -2,8 +2,9 @@
 (`eq:optimistic_performance`, `eq:pessimistic_performance`).
 
 J^(p) is only as good as its adversary, so it is the minimum over the deployed adversary, the one of the agent's own
-problem, every constant one, and a few that stray from the deployed one at random. eta = 0 is always among the
-plausible models that J^(o) and J^(p) choose from.
+problem, constant ones, and a few that stray from the deployed one at random. eta = 0 is always among the plausible
+models that J^(o) and J^(p) choose from. Every J is a mean over several starts and their luck, which all adversaries
+share; minima are over such means.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.envs.game import Game, chosen
 from rhucrl.hallucination import hallucinate, sampled
-from rhucrl.models.base import AbstractModel
+from rhucrl.models.base import AbstractModel, Prediction
 from rhucrl.solvers.look_ahead.value_iteration import pick
 
 MEMBERS = 2  # rollouts of sampled ensemble members for J^(e)
@@ -27,14 +28,15 @@ CONFIDENCE = 1.0  # a beta above this is there for exploration: J^(p) stays insi
 PESSIMIST, NOBODY, OPTIMIST, MEMBER = range(4)
 DEPLOYED, OWN, STRAY = -1, -2, -3
 
-Policy = Callable[[Float[Array, "n p"]], Float[Array, "n q"]]
-Opponent = Callable[[Float[Array, "n p"], Float[Array, "n q"]], Float[Array, "n qbar"]]
-Slope = Callable[[Array, Array, Array, Array], Float[Array, "n p"]]  # of (s, executed, abar, mu)
+Policy = Callable[[Float[Array, "*b p"]], Float[Array, "*b q"]]
+Opponent = Callable[[Float[Array, "*b p"], Float[Array, "*b q"]], Float[Array, "*b qbar"]]
+Eta = Callable[[Array, Array, Array, Array, Prediction], Float[Array, "*b p"]]
+"""Of s, a, the executed action, abar and the prediction there."""
 Lane = tuple[int, int]  # a rollout: what chooses its model, and its adversary (a number: that constant one)
 
 
 class Contest(NamedTuple):
-    """Who plays in which model, and where `up` leads the optimist's eta and `down` the pessimist's."""
+    """Who plays in which model: the optimist's eta and the pessimist's."""
 
     game: Game
     model: AbstractModel
@@ -42,65 +44,76 @@ class Contest(NamedTuple):
     deployed: Opponent
     own: Opponent
     constants: Float[Array, "k qbar"]
-    up: Slope
-    down: Slope
+    optimist: Eta
+    pessimist: Eta
     project: Callable[[Array], Array]
     beta: Array
 
 
-class Bounds(NamedTuple):
-    optimistic: Array
-    expected: Array
-    pessimistic: Array
-
-
-def bounds(contest: Contest, key: PRNGKeyArray) -> Bounds:
-    """Estimates for (pi_t, pibar_t), where pibar_t is the deployed adversary."""
-    constants = [(PESSIMIST, k) for k in range(len(contest.constants))]
+def bounds(contest: Contest, n: int, key: PRNGKeyArray) -> dict[str, Array]:
+    """Estimates for (pi_t, pibar_t), where pibar_t is the deployed adversary, from n starts; and standard errors."""
     others = [(OPTIMIST, DEPLOYED), (NOBODY, DEPLOYED), *[(MEMBER, DEPLOYED)] * MEMBERS]
-    total = rollouts(contest, [*others, *attackers(contest), *constants], key)
-    mean = total[1]
-    optimistic, pessimistic = jnp.maximum(total[0], mean), jnp.minimum(total[len(others) :].min(), mean)
-    return Bounds(optimistic, total[2 : len(others)].mean(), pessimistic)
+    total = rollouts(contest, [*others, *attackers(contest)], n, key)
+    optimist, nobody, *members = total[: len(others)]
+    worst = total[len(others) :][total[len(others) :].mean(-1).argmin()]
+    chosen_by = {
+        "optimistic": jnp.where(optimist.mean() > nobody.mean(), optimist, nobody),
+        "expected": jnp.stack(members).mean(0),
+        "pessimistic": jnp.where(worst.mean() < nobody.mean(), worst, nobody),
+    }
+    metrics = {f"J_{name}": j.mean() for name, j in chosen_by.items()}
+    if n > 1:
+        metrics |= {f"J_{name}_error": j.std(ddof=1) / n**0.5 for name, j in chosen_by.items()}
+    return metrics
 
 
-def pessimistic(contest: Contest, key: PRNGKeyArray) -> Array:
-    """J^(p) of any policy against the adversaries that answer to the state."""
-    return rollouts(contest, attackers(contest), key).min()
+def pessimistic(contest: Contest, n: int, key: PRNGKeyArray) -> Array:
+    """J^(p) of any policy."""
+    return rollouts(contest, attackers(contest), n, key).mean(-1).min()
 
 
 def attackers(contest: Contest) -> list[Lane]:
-    strays = STRAYS if len(contest.constants) > 1 and contest.game.scope == "step" else 0
-    return [(PESSIMIST, DEPLOYED), (PESSIMIST, OWN), *[(PESSIMIST, STRAY)] * strays]
+    """Those that J^(p) is the minimum over."""
+    count = len(contest.constants)
+    strays = STRAYS if count > 1 and contest.game.scope == "step" else 0
+    constants = [(PESSIMIST, k) for k in range(count)]
+    return [(PESSIMIST, DEPLOYED), (PESSIMIST, OWN), *[(PESSIMIST, STRAY)] * strays, *constants]
 
 
-def rollouts(contest: Contest, lanes: list[Lane], key: PRNGKeyArray) -> Float[Array, " lanes"]:
-    """The return of each lane."""
-    game, model, constants, n = contest.game, contest.model, contest.constants, len(lanes)
-    chooser, who = jnp.array(lanes).T[..., None]
+def rollouts(contest: Contest, lanes: list[Lane], n: int, key: PRNGKeyArray) -> Float[Array, "lanes n"]:
+    """The returns of each lane from n starts. An adversary that acts once per episode is asked where it begins."""
+    game, model, constants, count = contest.game, contest.model, contest.constants, len(lanes)
+    chooser, who = (jnp.array(lanes)[:, i, None, None] for i in range(2))
     reach = jnp.where(chooser == PESSIMIST, jnp.minimum(contest.beta, CONFIDENCE), contest.beta)
+
+    def answers(obs: Array, action: Array) -> Array:
+        answer = jnp.where(who == OWN, contest.own(obs, action), contest.deployed(obs, action))
+        return jnp.where(who >= 0, constants[jnp.maximum(who[..., 0], 0)], answer) if len(constants) else answer
 
     def step(carry: tuple[Array, Array], drawn: tuple[Array, Array]):
         obs, alive = carry
         (straying, anywhere, luck, whose), noise = drawn
         action = contest.policy(obs)
-        adversary = jnp.where(who == OWN, contest.own(obs, action), contest.deployed(obs, action))
-        stray = (who == STRAY) & (straying[:, None] < STRAYING)
-        fixed = constants[jnp.where(stray[:, 0], pick(anywhere, len(constants)), jnp.maximum(who[:, 0], 0))]
-        adversary = jnp.where(stray | (who >= 0), fixed, adversary)
-        executed = chosen(game.execute(action, adversary), luck)
+        adversary = answers(obs, action) if once is None else once
+        if len(constants):
+            stray = (who == STRAY) & (straying[..., None] < STRAYING)
+            adversary = jnp.where(stray, constants[pick(anywhere, len(constants))], adversary)
+        executed = chosen(game.execute(action, adversary), jnp.broadcast_to(luck, alive.shape))
         prediction = model.predict(obs, executed, adversary)
-        member = model.member(obs, executed, adversary, pick(whose, model.members))
-        here = obs, executed, adversary, prediction.mean
-        up, down = jnp.sign(contest.up(*here)), -jnp.sign(contest.down(*here))
-        eta = jnp.where(chooser == OPTIMIST, up, jnp.where(chooser == PESSIMIST, down, 0.0))
+        member = model.member(obs, executed, adversary, jnp.broadcast_to(pick(whose, model.members), alive.shape))
+        here = obs, action, executed, adversary, prediction
+        optimist, pessimist = contest.optimist(*here), contest.pessimist(*here)
+        eta = jnp.where(chooser == OPTIMIST, optimist, jnp.where(chooser == PESSIMIST, pessimist, 0.0))
         plausible = hallucinate(prediction, eta, reach, noise)
         following = contest.project(jnp.where(chooser == MEMBER, sampled(member, noise), plausible))
         reward = alive * game.reward(obs, executed, adversary, following)
         return (following, alive * (1 - game.over(following))), reward
 
-    keys = jax.random.split(key)
-    origin = jnp.tile(game.starts(jax.random.key(0), 1), (n, 1))
-    draws = jax.random.uniform(keys[0], (game.horizon, 4, n))
-    noises = jax.random.normal(keys[1], (game.horizon, *origin.shape))
-    return jax.lax.scan(step, (origin, jnp.ones(n)), (draws, noises))[1].sum(0)
+    keys = jax.random.split(key, 3)
+    starts = game.starts(keys[2], n)
+    origin = jnp.broadcast_to(starts, (count, *starts.shape))
+    once = answers(origin, contest.policy(origin)) if game.scope == "episode" else None
+    draws = jax.random.uniform(keys[0], (game.horizon, 4, count, n))
+    draws = draws.at[:, 2:].set(draws[:, 2:, :1])
+    noises = jax.random.normal(keys[1], (game.horizon, *starts.shape))
+    return jax.lax.scan(step, (origin, jnp.ones((count, n))), (draws, noises))[1].sum(0)

@@ -20,7 +20,7 @@ from rhucrl.errors import UsageError
 from rhucrl.play import checked, predict
 from rhucrl.runtime.compilation import enable_cache
 from rhucrl.runtime.progress import Progress
-from rhucrl.solvers.actor_critic.update import world
+from rhucrl.solvers.actor_critic.problem import observed_limits
 from rhucrl.solvers.base import deployed
 from rhucrl.storage.runs import Run
 from rhucrl.storage.trees import save_tree
@@ -158,7 +158,7 @@ class Agent:
         """The range of what it has seen, where the game does not say what is possible."""
         if isinstance(self.game, JaxGame) or not hasattr(self.learned, "model"):
             return None
-        return world(self.game, self.model, self.learned.replay).limits
+        return observed_limits(self.game, self.learned.replay)
 
     @property
     def value(self) -> Any:

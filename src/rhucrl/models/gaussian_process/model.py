@@ -86,6 +86,11 @@ class GaussianProcessModel(AbstractModel):
         change = self.signal * (mean + std[:, None] * eps).reshape(*batch, -1)
         return self.game.forget(obs) + change, jnp.full_like(change, 1) * self.noise * self.signal
 
+    def divided(self, obs: Array, executed: Array, adversary: Array, shift: Array) -> tuple[Array, Array]:
+        n = obs.shape[-2]
+        index = (jnp.arange(n) * self.members // n - shift) % self.members
+        return self.member(obs, executed, adversary, jnp.broadcast_to(index, obs.shape[:-1]))
+
     def update(
         self, config: TrainConfig, memory: GaussianProcessMemory, replay: Replay, key: PRNGKeyArray
     ) -> tuple[GaussianProcessModel, GaussianProcessMemory, dict[str, Any]]:
@@ -164,7 +169,7 @@ def create(config: TrainConfig, game: Game, key: Array) -> tuple[GaussianProcess
     signal = config.model.signal * jnp.broadcast_to(scale(game), p)
     blank = jnp.zeros((m, d)) + kernel.centre, jnp.zeros((m, p)), jnp.zeros((m, m))
     noise = jnp.float32(config.model.noise)
-    model = GaussianProcessModel(game, kernel, *blank, signal, noise, jnp.float32(1), (*waves, heights))
+    model = GaussianProcessModel(game, jnp.float32(1), kernel, *blank, signal, noise, (*waves, heights))
     ridge = (
         p * game.horizon if config.model.ridge == "theory" else max(config.model.noise**2, LOWEST)
     )  # until one is fitted

@@ -41,6 +41,7 @@ class SolverNumbers(NamedTuple):
     target_rate: Array
     average_rate: Array
     entropy: Array
+    worst: Array
 
 
 class Considered(NamedTuple):

@@ -16,18 +16,19 @@ from rhucrl import replay as store
 from rhucrl.algorithms import ALGORITHMS
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
-from rhucrl.models.base import AbstractModel
+from rhucrl.models.base import AbstractModel, Prediction
 from rhucrl.networks.critics import Critic
 from rhucrl.replay import Replay
 from rhucrl.runtime.compilation import compiled
 from rhucrl.solvers.base import deployed
-from rhucrl.solvers.bounds import Contest, Slope, bounds, pessimistic
+from rhucrl.solvers.bounds import Contest, Eta, bounds, pessimistic
 from rhucrl.solvers.look_ahead import value_iteration
 from rhucrl.solvers.look_ahead.backup import SolverNumbers, slope, stateless, value
 from rhucrl.solvers.look_ahead.candidates import adversary_candidates, agent_candidates
 from rhucrl.solvers.look_ahead.policies import AdversaryPolicy, AgentPolicy, CriticPlayer
 from rhucrl.solvers.look_ahead.value_iteration import Proposals, Values
 
+ROLLOUTS = 1  # of each lane: games that this solver is for begin at one state
 PERTURBATION = 0.4  # largest standard deviation of replayed start states, in units of the observation's scale
 
 
@@ -156,11 +157,9 @@ def judge(
     """J^(o), J^(e), J^(p) of the chosen pair, what both critics say about the start, and J^(p) of the champion."""
     pair = players(config, game, model, learner, numbers)
     keys = jax.random.split(key)
-    j = bounds(contest(config, pair.policy, pair, model), keys[0])
     origin = pair.policy.player.origin()
-    return {
-        "J_optimistic": j.optimistic, "J_expected": j.expected, "J_pessimistic": j.pessimistic,
-        "J_pessimistic_output": pessimistic(contest(config, champion, pair, model), keys[1]),
+    return bounds(contest(config, pair.policy, pair, model), ROLLOUTS, keys[0]) | {
+        "J_pessimistic_output": pessimistic(contest(config, champion, pair, model), ROLLOUTS, keys[1]),
         "agent_value": value(game, learner.agent.critic, origin, game.neutral),
         "response_value": value(game, learner.response.critic, origin, game.neutral),
     }  # fmt: skip
@@ -170,17 +169,21 @@ def contest(config: TrainConfig, policy: AgentPolicy, pair: LookAheadPair, model
     """A policy against the adversaries of a pair."""
     player = policy.player
 
-    def along(critic: Critic) -> Slope:
-        def gradient(obs: Array, executed: Array, adversary: Array, mean: Array) -> Array:
+    def along(critic: Critic, sign: int) -> Eta:
+        def eta(obs: Array, action: Array, executed: Array, adversary: Array, prediction: Prediction) -> Array:
             if player.game.scope == "step":
-                return slope(player.game, critic, obs, player.adversary)[:, 0]
-            return jax.vmap(lambda o, abar: slope(player.game, critic, o, abar[None])[0])(obs, adversary)
+                return sign * jnp.sign(slope(player.game, critic, obs, player.adversary)[..., 0, :])
+            return sign * jnp.sign(slope_at(player.game, critic, obs, adversary))
 
-        return gradient
+        return eta
+
+    def slope_at(game: Game, critic: Critic, obs: Array, adversary: Array) -> Array:
+        flat = obs.reshape(-1, obs.shape[-1]), adversary.reshape(-1, adversary.shape[-1])
+        return jax.vmap(lambda o, abar: slope(game, critic, o, abar[None])[0])(*flat).reshape(obs.shape)
 
     return Contest(
         player.game, model, policy, deployed(config.algo, pair, player.game), AdversaryPolicy(player), player.adversary,
-        along(player.critic), along(pair.response.player.critic), player.game.project, player.numbers.beta,
+        along(player.critic, 1), along(pair.response.player.critic, -1), player.game.project, player.numbers.beta,
     )  # fmt: skip
 
 

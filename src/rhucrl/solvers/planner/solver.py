@@ -16,7 +16,7 @@ from rhucrl.models.base import AbstractModel
 from rhucrl.play import act, fresh, reply
 from rhucrl.replay import Replay
 from rhucrl.runtime.compilation import compiled
-from rhucrl.solvers.actor_critic.update import world
+from rhucrl.solvers.actor_critic.problem import observed_limits
 from rhucrl.solvers.base import deployed
 from rhucrl.solvers.bounds import CONFIDENCE
 from rhucrl.solvers.look_ahead.backup import SolverNumbers
@@ -69,7 +69,7 @@ def improve(
     numbers: SolverNumbers, keys: PRNGKeyArray,
 ) -> tuple[PlannerState, dict[str, Array]]:  # fmt: skip
     """Nothing is learned; plans stay near what has been seen."""
-    return (learner if learner.limits is None else PlannerState(world(game, model, replay).limits)), {}
+    return (learner if learner.limits is None else PlannerState(observed_limits(game, replay))), {}
 
 
 @compiled("config")

@@ -1,0 +1,107 @@
+"""Imagined rollouts of both players: the data that critics learn from, and what gradients flow through.
+
+Axes are (lane, start): every start state is met by the adversaries of all lanes, which share their luck, so that what
+differs between lanes is the adversaries' doing. Each imagined state goes through one member of the ensemble, another
+one in every step: f^(e). Where there is an eta it goes through two, whose mean and distance stand for mu and sigma
+(`eq:optimistic_transition`, `eq:pessimistic_transition`). An ensemble then costs no more than a network or two.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from rhucrl.envs.game import chosen
+from rhucrl.hallucination import hallucinate, sampled, sketched
+from rhucrl.solvers.actor_critic.problem import ProblemNetworks, Role, World
+
+
+class Opponents(NamedTuple):
+    """Who plays against the agent in each lane: the network in some starts of lane 0, else an action that is held."""
+
+    network: Bool[Array, " n"]
+    held: Float[Array, "k n qbar"]
+
+
+class Imagined(NamedTuple):
+    """Rollouts, a row per step: axes are (step, lane, start)."""
+
+    obs: Float[Array, "t k n p"]
+    action: Float[Array, "t k n q"]
+    adversary: Float[Array, "t k n qbar"]
+    reward: Float[Array, "t k n"]
+    alive: Float[Array, "t k n"]
+    """1 as long as nothing has ended before this step."""
+    agent_density: Float[Array, "t k n"]
+    adversary_density: Float[Array, "t n"]
+
+
+class Ending(NamedTuple):
+    """Where rollouts lead: the state behind the last step, whether it was reached alive, and who acts there."""
+
+    obs: Float[Array, "k n p"]
+    alive: Float[Array, "k n"]
+    action: Float[Array, "k n q"]
+    adversary: Float[Array, "k n qbar"]
+    agent_density: Float[Array, "k n"]
+
+
+def imagine(
+    world: World, networks: ProblemNetworks, role: Role, starts: Float[Array, "n p"], opponents: Opponents, beta: Array,
+    length: int, key: PRNGKeyArray,
+) -> tuple[Imagined, Ending]:  # fmt: skip
+    """`length` steps from every start state, hallucinated where the role has an eta.
+
+    An adversary that acts once per episode is asked where episodes begin, and its answer is held.
+    """
+    game, model = world.game, world.model
+    (lanes, n, qbar), p, q = opponents.held.shape, game.predicted_size, game.agent.size
+    agent, adversary = world.agent(networks.agent), world.adversary(networks.adversary)
+    keys = jax.random.split(key, 5)
+    agent_noise = jax.random.normal(keys[0], (length + 1, 1, n, q)) * (not role.frozen)
+    adversary_noise = jax.random.normal(keys[1], (length + 1, 1, n, qbar))
+    omega = jax.random.normal(keys[2], (length, 1, n, p))
+    luck = jax.random.uniform(keys[3], (length, 1, n))
+    shifts = two_of(model.members, (length,), keys[4])
+    lasting = game.scope == "episode"
+    once = adversary.sample(game.starts(keys[4], n)[None], adversary_noise[0]) if lasting else None
+
+    def opposed(obs: Array, noise: Array) -> tuple[Array, Array]:
+        """The adversaries' actions, of which lane 0 may ask the network, and the density of what it says."""
+        answer, density = adversary.sample(obs[:1], noise) if once is None else once
+        first = jnp.where(opponents.network[:, None], answer, opponents.held[:1])
+        return jnp.concatenate([first, opponents.held[1:]]), density[0]
+
+    def follow(obs: Array, executed: Array, action: Array, adversary: Array, omega: Array, shifts: Array) -> Array:
+        if role.sign == 0:
+            return world.limits.clip(sampled(model.divided(obs, executed, adversary, shifts[0]), omega))
+        prediction = sketched(model, obs, executed, adversary, shifts)
+        eta = world.eta(networks.eta, obs, action, adversary)
+        return world.limits.clip(hallucinate(prediction, eta, beta, omega))
+
+    def step(carry: tuple[Array, Array], drawn: tuple[Array, ...]):
+        (obs, alive), (agent_noise, adversary_noise, omega, luck, shifts) = carry, drawn
+        action, agent_density = agent.sample(obs, agent_noise)
+        adversary, adversary_density = opposed(obs, adversary_noise)
+        executed = chosen(game.execute(action, adversary), luck)
+        following = follow(obs, executed, action, adversary, omega, shifts)
+        reward = game.reward(obs, executed, adversary, following)
+        row = Imagined(obs, action, adversary, reward, alive, agent_density, adversary_density)
+        return (following, alive * (1 - game.over(following))), row
+
+    begin = jnp.broadcast_to(starts, (lanes, *starts.shape)), jnp.ones((lanes, n))
+    (last, alive), rows = jax.lax.scan(step, begin, (agent_noise[:-1], adversary_noise[:-1], omega, luck, shifts))
+    action, density = agent.sample(last, agent_noise[-1])
+    later = opposed(last, adversary_noise[-1])[0]
+    if role.contested and not lasting:  # whoever has held on so far: values are those against the network
+        later = adversary.sample(last, adversary_noise[-1])[0]
+    return rows, Ending(last, alive, action, later, density)
+
+
+def two_of(n: int, shape: tuple[int, ...], key: PRNGKeyArray) -> Int[Array, "*b 2"]:
+    """Two different numbers below n, drawn at random (of one there is only one)."""
+    one, apart = jax.random.randint(key, (2, *shape), 0, jnp.array([n, max(n - 1, 1)]).reshape(2, *[1] * len(shape)))
+    return jnp.stack([one, (one + 1 + apart) % n], -1)

@@ -84,21 +84,33 @@ class Probe(JaxGame):
 
 
 class Unsure(eqx.Module):
-    """The probe's dynamics, with a known epistemic and aleatoric standard deviation everywhere."""
+    """The probe's dynamics, with a known epistemic and aleatoric standard deviation everywhere: two members apart."""
 
     game: Probe
     epistemic: jax.Array = eqx.field(converter=jnp.float32, default=0.0)
     aleatoric: jax.Array = eqx.field(converter=jnp.float32, default=0.0)
+    temperature: jax.Array = eqx.field(converter=jnp.float32, default=1.0)
 
-    members = 1
+    members = 2
+
+    def mean(self, obs, executed, adversary):
+        return self.game.dynamics(obs, executed, adversary)
+
+    def doubt(self, obs, executed, adversary):
+        """The epistemic standard deviation."""
+        return jnp.broadcast_to(self.epistemic, obs.shape)
 
     def predict(self, obs, executed, adversary):
-        mean = self.game.dynamics(obs, executed, adversary)
-        return Prediction(mean, jnp.full_like(mean, self.epistemic), jnp.full_like(mean, self.aleatoric))
+        mean = self.mean(obs, executed, adversary)
+        return Prediction(mean, self.doubt(obs, executed, adversary), jnp.full_like(mean, self.aleatoric))
 
     def member(self, obs, executed, adversary, index):
-        mean = self.game.dynamics(obs, executed, adversary)
-        return mean + self.epistemic, jnp.full_like(mean, self.aleatoric)
+        mean, side = self.mean(obs, executed, adversary), jnp.broadcast_to(2 * index - 1, obs.shape[:-1])
+        return mean + side[..., None] * self.doubt(obs, executed, adversary), jnp.full_like(mean, self.aleatoric)
+
+    def divided(self, obs, executed, adversary, shift):
+        n = obs.shape[-2]
+        return self.member(obs, executed, adversary, (jnp.arange(n) * self.members // n - shift) % self.members)
 
 
 class Solution(NamedTuple):

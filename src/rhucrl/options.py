@@ -275,9 +275,11 @@ class ActorCritic(Options):
     """Gradient steps of each problem per step of the environment."""
     batch: int = option(256, 1, 100_000)
     """Rollouts per gradient step."""
-    lanes: int = option(4, 1, 1000)
-    """Adversaries that each start state meets: the network, extremes that are held, and nobody; a batch has as many
-    fewer start states."""
+    held: int = option(2, 0, 1000)
+    """Extremes of the adversary's box that each start state meets, besides the network: each is held over a rollout. A
+    batch has as many fewer start states."""
+    nobody: bool = option(True)
+    """Whether each start state is also met by nobody: an agent must not live on its adversary."""
     worst: float = option(1.0, 0, 1)
     """Weight of the worst lane in what the agent improves, beside the network's; the mean of all lanes has the rest."""
     worst_after: int = option(0, 0, 1_000_000)

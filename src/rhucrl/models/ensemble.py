@@ -171,9 +171,9 @@ def fit(
     adam, members = optimiser(learning_rate), model.members
 
     def loss(heads: Heads, index: Array) -> Array:
-        mean, std = heads(jnp.broadcast_to(x[index], (members, *index.shape, x.shape[-1])))
+        mean, std = heads(x[index])
         nll = jnp.square((y[index] - mean) / std) / 2 + jnp.log(std)
-        return (nll.mean(-1) * replay.weight[index].T).mean(-1).sum()
+        return (nll.mean(-1) * replay.weight[index, jnp.arange(members)[:, None]]).mean(-1).sum()
 
     judges, present = store.validation(replay)
 
@@ -184,7 +184,7 @@ def fit(
 
     def step(carry, key):
         heads, state = carry
-        index = jax.random.randint(key, (batch,), 0, jnp.maximum(replay.size, 1))
+        index = jax.random.randint(key, (members, batch), 0, jnp.maximum(replay.size, 1))
         change, state = adam.update(jax.grad(loss)(heads, index), state, heads)
         return (jax.tree.map(jnp.add, heads, change), state), None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -17,10 +18,7 @@ class KnownModel(AbstractModel):
     """For testing a solver alone: sigma = 0 everywhere."""
 
     game: Game
-
-    @property
-    def temperature(self) -> Float[Array, ""]:
-        return jnp.float32(1)
+    temperature: Float[Array, ""] = eqx.field(converter=jnp.float32, default=1.0)
 
     @property
     def members(self) -> int:

@@ -16,7 +16,11 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from rhucrl.envs.game import chosen
 from rhucrl.hallucination import hallucinate, sampled, sketched
+from rhucrl.options import ActorCritic
 from rhucrl.solvers.actor_critic.problem import ProblemNetworks, Role, World
+from rhucrl.solvers.look_ahead.value_iteration import pick
+
+NETWORK, HELD, NOBODY = 0.4, 0.5, 0.1  # shares of the rollouts that start states come from
 
 
 class Opponents(NamedTuple):
@@ -24,6 +28,32 @@ class Opponents(NamedTuple):
 
     network: Bool[Array, " n"]
     held: Float[Array, "k n qbar"]
+
+
+def lanes(role: Role, options: ActorCritic) -> int:
+    return 1 + options.held + options.nobody if role.contested and not role.frozen else 1
+
+
+def everybody(
+    world: World, role: Role, options: ActorCritic, corners: Float[Array, "c qbar"], n: int, key: PRNGKeyArray
+) -> Opponents:
+    """For every start state the network, extremes that are held, and nobody; for a response the network alone."""
+    held = corners[pick(jax.random.uniform(key, (lanes(role, options), n)), corners.shape[0])]
+    alone = (options.nobody and len(held) > 1) or not role.contested
+    return Opponents(jnp.full(n, role.contested), held.at[-1].set(world.game.neutral) if alone else held)
+
+
+def somebody(
+    world: World, role: Role, options: ActorCritic, corners: Float[Array, "c qbar"], n: int, key: PRNGKeyArray
+) -> Opponents:
+    """For every start state one of them."""
+    if not role.contested or role.frozen:
+        return everybody(world, role, options, corners, n, key)
+    who, which = jax.random.uniform(key, (2, n))
+    shares = jnp.array([NETWORK, HELD * (options.held > 0), NOBODY * options.nobody])
+    network, held = jnp.cumsum(shares)[:2] / shares.sum()
+    extremes = corners[pick(which, corners.shape[0])]
+    return Opponents(who < network, jnp.where((who < held)[:, None], extremes, world.game.neutral)[None])
 
 
 class Imagined(NamedTuple):

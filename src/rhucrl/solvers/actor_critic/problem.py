@@ -94,7 +94,7 @@ class World(NamedTuple):
     def eta(self, net: Perceptron, obs: Array, action: Array, adversary: Array) -> Float[Array, "*b p"]:
         return jnp.tanh(net(self.inputs(obs, action, adversary)))
 
-    def values(self, critics: Perceptron, obs: Array, action: Array, adversary: Array) -> Float[Array, "critics *b"]:
+    def values(self, critics: Perceptron, obs: Array, action: Array, adversary: Array) -> Float[Array, "critics ..."]:
         """Q(s, a, abar) of every critic, in the units of the reward."""
         x = self.inputs(obs, action, adversary)
         many = critics.layers[0].weight.shape[0]

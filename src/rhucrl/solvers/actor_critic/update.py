@@ -22,17 +22,25 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from rhucrl.networks.layers import Perceptron
 from rhucrl.options import ActorCritic
 from rhucrl.replay import Replay
-from rhucrl.solvers.actor_critic.imagination import Ending, Imagined, Opponents, imagine, two_of
+from rhucrl.solvers.actor_critic.imagination import (
+    Ending,
+    Imagined,
+    Opponents,
+    everybody,
+    imagine,
+    lanes,
+    somebody,
+    two_of,
+)
 from rhucrl.solvers.actor_critic.problem import Problem, ProblemNetworks, Role, World
 from rhucrl.solvers.look_ahead.backup import SolverNumbers
 from rhucrl.solvers.look_ahead.value_iteration import pick, towards
 
 STEEPEST = 1.0  # norm of a player's gradient: rollouts of an unstable system multiply it by thousands
-ADVERSARY_ENTROPY = 0.05  # what entropy is worth to the adversary, in units of the critics
+ADVERSARY_ENTROPY = 0.01  # what entropy is worth to the adversary, in units of the critics
 REFILL = 20  # updates between two fillings of the start states
 KEPT = 10  # fillings that are kept
 WARM = 0.2  # share of the updates in which only critics learn: the model has just changed
-NETWORK, HELD = 0.4, 0.5  # shares of the detached rollouts that the network and a held extreme play in; else nobody
 
 
 adam: Any = optax.flatten(optax.scale_by_adam())  # one vector: fewer and larger steps, which compile faster
@@ -81,7 +89,7 @@ def loss(
     return critic_loss - gain / world.scale - calm + heat, metrics
 
 
-def bounded(gradient: Perceptron, sign: float = 1.0) -> Perceptron:
+def bounded(gradient: Any, sign: float | Array = 1.0) -> Any:
     squares = sum(jnp.vdot(g, g) for g in jax.tree.leaves(gradient))
     shrink = sign * jnp.minimum(1.0, STEEPEST * jax.lax.rsqrt(jnp.maximum(squares, 1e-12)))
     return jax.tree.map(lambda g: shrink * g, gradient)
@@ -96,33 +104,13 @@ def directed(gradient: ProblemNetworks, role: Role, awake: Array) -> ProblemNetw
     )  # fmt: skip
 
 
-def opponents_of_lanes(world: World, corners: Array, lanes: int, n: int, key: PRNGKeyArray) -> Opponents:
-    """The network, extremes that are held, and nobody."""
-    held = corners[pick(jax.random.uniform(key, (lanes, n)), corners.shape[0])]
-    if lanes > 1:
-        held = held.at[-1].set(world.game.neutral)
-    return Opponents(jnp.ones(n, bool), held)
-
-
-def opponents_at_random(world: World, corners: Array, n: int, key: PRNGKeyArray) -> Opponents:
-    """One of the three for each start state."""
-    who, which = jax.random.uniform(key, (2, n))
-    held = jnp.where((who < NETWORK + HELD)[:, None], corners[pick(which, corners.shape[0])], world.game.neutral)
-    return Opponents(who < NETWORK, held[None])
-
-
-def nobody(world: World, n: int) -> Opponents:
-    return Opponents(jnp.zeros(n, bool), jnp.broadcast_to(world.game.neutral, (1, n, world.game.adversary.size)))
-
-
 def improve(
     world: World, problem: Problem, replay: Replay, corners: Float[Array, "c qbar"], role: Role, options: ActorCritic,
     numbers: SolverNumbers, key: PRNGKeyArray,
 ) -> tuple[Problem, dict[str, Array]]:  # fmt: skip
     """As many gradient steps as an episode has steps: `updates` times."""
-    lanes = options.lanes if role.contested and not role.frozen else 1
     members, length = world.model.members, options.start_steps
-    n, batch = (-(-size // members) * members for size in (options.batch // lanes, options.batch))
+    n, batch = (-(-size // members) * members for size in (options.batch // lanes(role, options), options.batch))
     refills = max(round(options.updates * world.game.horizon / REFILL), 1)
     room = batch * length
 
@@ -132,14 +120,8 @@ def improve(
     def refill(problem: Problem, states: Array, i: Array, key: PRNGKeyArray) -> Array:
         """States on the way of both players, in place of the oldest ones; where a rollout has ended, real states."""
         keys = jax.random.split(key, 4)
-        against = opponents_at_random(world, corners, batch, keys[0])
-        if not role.contested:
-            against = nobody(world, batch)
-        elif role.frozen:
-            against = opponents_of_lanes(world, corners, 1, batch, keys[0])
-        rows, _ = imagine(
-            world, problem.networks, role, seen(batch, keys[1]), against, numbers.beta, length, keys[2]
-        )  # fmt: skip
+        starts, against = seen(batch, keys[1]), somebody(world, role, options, corners, batch, keys[0])
+        rows, _ = imagine(world, problem.networks, role, starts, against, numbers.beta, length, keys[2])
         reached = jnp.where(rows.alive[..., None] > 0, rows.obs, 0.0).reshape(room, -1)
         real = seen(room, keys[3])
         new = jnp.where(rows.alive.reshape(room, 1) > 0, reached, real)
@@ -149,7 +131,7 @@ def improve(
         (problem, optimiser), (key, awake) = carry, drawn
         keys = jax.random.split(key, 3)
         starts = states[pick(jax.random.uniform(keys[0], (n,)), filled)]
-        against = opponents_of_lanes(world, corners, lanes, n, keys[1]) if role.contested else nobody(world, n)
+        against = everybody(world, role, options, corners, n, keys[1])
         gradient, metrics = jax.grad(loss, has_aux=True)(
             problem.networks, problem.targets, world, role, options, starts, against, numbers, keys[2]
         )

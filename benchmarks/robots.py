@@ -1,93 +1,102 @@
 """Learning on the robots: which runs, how they are judged, and the tables and curves made of them.
 
-    python benchmarks/robots.py cheetah               # the runs that are not there yet
+    python benchmarks/robots.py                       # the runs that are not there yet
+    python benchmarks/robots.py hopper --seeds 100    # some of them
     python benchmarks/robots.py --tables              # docs/robots.md and its curves from what is there
 
-Settings are each robot's defaults except for what a row says; a run with a limit of `steps` ends before the episode
-that would pass it. Every few episodes the policy of the moment plays three
-episodes (the reacher's: sixty) without noise and without an adversary, on starts that it does not learn from. Results
-are appended to benchmarks/results/EXPERIMENT.jsonl, one line per run.
+Settings are each robot's defaults except for what a row says. A run lives in benchmarks/runs/ until it is judged, so
+that whatever interrupts it costs one episode of the protocol. Every few episodes the policy of the moment plays five
+episodes without noise and without an adversary, on starts that it does not learn from; the last policy and the output
+are judged like that and, where an adversary plays, attacked with the budget `standard`. Results are appended to
+benchmarks/results/EXPERIMENT.jsonl, one line per run. Seeds below 10 have decided settings; these runs begin at 100.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import resource
-import time
+import shutil
+from pathlib import Path
 from typing import Any
 
 import rows
 
-BOTH = ("rh-ucrl", "h-ucrl")
-EVERY, LOOK = 5, 3000  # episodes between two looks at a policy, and the steps of a look
+RUNS = Path(__file__).parent / "runs"
+EVERY, LOOKS = 4, 5  # episodes of the protocol between two looks at a policy, and the episodes of a look
+FORCES, SHARE = {"setting": "adversarial"}, {"setting": "action"}
+ALONE = {"hopper": 60, "walker": 80, "half-cheetah": 60, "swimmer": 100, "reacher": 100, "inverted-pendulum": 10}
+CONTESTED = (
+    ("hopper", FORCES), ("half-cheetah", FORCES), ("hopper", SHARE), ("half-cheetah", SHARE), ("walker", FORCES),
+    ("inverted-pendulum", FORCES | {"strength": 3.0, "episodes": 30}),
+    ("inverted-pendulum", FORCES | {"strength": 5.0, "episodes": 30}),
+)  # fmt: skip
+ABLATIONS: dict[str, list[dict[str, Any]]] = {
+    "starts": [{"start_steps": 1}],
+    "depth": [{"model_steps": n} for n in (1, 3, 8)],
+    "opponents": [{"held": 0}, {"nobody": False}, {"held": 0, "nobody": False}],
+    "optimism": [{"beta": beta} for beta in (0.0, 1.0)],
+    "width": [{"width": 64}, {"model_width": 100}, {"width": 256}],
+}
 
 
 def experiments() -> dict[str, list[dict]]:
     """The rows of each experiment: an environment, and options of a TrainConfig."""
-    cheetah = [{"env": "half-cheetah", "setting": "none", "episodes": 40, "seed": seed} for seed in range(5)]
-    balance = [
-        {"env": "inverted-pendulum", "strength": strength, "algo": algo, "episodes": episodes, "seed": seed}
-        for strength, episodes, algos in ((3.0, 15, BOTH), (5.0, 30, BOTH), (7.0, 30, BOTH[:1]), (10.0, 30, BOTH[:1]))
-        for algo in algos
-        for seed in range(3)
-    ]
-    narrow = [
-        {"env": "inverted-pendulum", "strength": 3.0, "algo": "rh-ucrl", "episodes": 15, "broad": 0.0, "seed": seed}
-        for seed in range(3)
-    ]
-    others = {
-        env: [{"env": env, "setting": "none", "episodes": episodes, **more, "seed": seed} for seed in range(3)]
-        for env, episodes, more in (
-            ("swimmer", 50, {}), ("hopper", 150, {"steps": 60_000}), ("walker", 300, {"steps": 80_000}),
-            ("reacher", 100, {}),
-        )
-    }  # fmt: skip
+    nobody = {"setting": "none", "algo": "h-ucrl"}
+    alone = {
+        env: [{"env": env, **nobody, "episodes": episodes, "seed": seed} for seed in range(100, 105)]
+        for env, episodes in ALONE.items()
+    }
+    long = [{"env": "half-cheetah", **nobody, "episodes": 125, "seed": seed} for seed in (100, 101)]
     contested = [
-        {"env": env, "setting": setting, "algo": algo, "episodes": 50, "seed": seed}
-        for env in ("half-cheetah", "hopper")
-        for setting in ("adversarial", "action")
-        for algo in ("rh-ucrl", "h-ucrl", "maximin-mb")
-        for seed in range(3)
+        {"env": env, "algo": "rh-ucrl", "episodes": 50, **more, "seed": seed}
+        for env, more in CONTESTED
+        for seed in range(100, 103)
     ]
-    pushed = {"env": "half-cheetah", "setting": "adversarial", "algo": "rh-ucrl", "episodes": 50}
-    full = [{**pushed, "speed": "full", "seed": seed} for seed in range(3)]
-    return {"cheetah": cheetah, "balance": balance, "narrow": narrow, **others, "contested": contested, "full": full}
+    usual = {"env": "hopper", "algo": "rh-ucrl", "setting": "adversarial", "episodes": 40}
+    ablations = [
+        usual | option | {"seed": seed}
+        for option in ({}, *(option for options in ABLATIONS.values() for option in options))
+        for seed in (100, 101)
+    ]
+    return {**alone, "long": long, "contested": contested, "ablations": ablations}
 
 
 def one(options: dict) -> dict:
-    """Train with a look at the policy now and then; then attack the output policy and the last one."""
+    """Train with a look at the policy now and then; then judge the output policy and the last one."""
     from rhucrl.attacks.arena import HostArena, gains
     from rhucrl.attacks.worst_case import worst_case
     from rhucrl.config import TrainConfig
     from rhucrl.runtime.compilation import enable_cache
-    from rhucrl.training import protocol
-    from rhucrl.training.loop import env_of
+    from rhucrl.training import loop
 
     enable_cache()
-    began = time.process_time()
-    most = options.get("steps", float("inf"))
-    config = TrainConfig.preset(**{name: option for name, option in options.items() if name != "steps"})
-    env = env_of(config)
-    state, episodes, curve, steps, judged = protocol.initial(config, env), [], [], 0, 0.0
+    config = TrainConfig.preset(**options)
+    env = loop.env_of(config)
+    folder = RUNS / hashlib.sha256(json.dumps([options, rows.source()], sort_keys=True).encode()).hexdigest()[:12]
+    looks = folder.with_suffix(".jsonl")
 
     def judge(policy: Any) -> list[float]:
-        starts = range(1001, 1001 + LOOK // env.game.horizon)
-        return gains(HostArena(policy, env), None, starts)
+        return gains(HostArena(policy, env), None, range(1001, 1001 + LOOKS))
 
-    for index in range(config.episodes):
-        before = state
-        state, metrics = protocol.episode(config, env, state, index)
-        if steps + metrics["steps"] > most:
-            state = before
-            break
-        episodes.append(metrics)
-        steps += metrics["steps"]
-        if (index + 1) % EVERY == 0 or index + 1 == config.episodes:
-            clock = time.process_time()
-            curve.append([index + 1, steps, judge(state.last.policy)])
-            judged += time.process_time() - clock
+    def look(state: Any, metrics: dict) -> None:
+        done = metrics["episode"] + 1
+        if done % EVERY == 0 or done == config.episodes:
+            with open(looks, "a") as file:
+                file.write(json.dumps([done, int(state.replay.size), judge(state.last.policy)]) + "\n")
+
+    RUNS.mkdir(exist_ok=True)
+    if (folder / "config.json").exists():
+        state = loop.resume(folder, env=env, after=look)
+    else:
+        state = loop.train(config, folder, env=env, after=look)
+    episodes = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    timing = [json.loads(line) for line in (folder / "timing.jsonl").read_text().splitlines()]
+    curve = {done: (done, steps, returns) for done, steps, returns in map(json.loads, looks.read_text().splitlines())}
     result = {
-        "options": options, "train_cpu": time.process_time() - began - judged, "steps": steps, "curve": curve,
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "options": options, "train_cpu": sum(lap["cpu"] for lap in timing), "steps": int(state.replay.size),
+        "timing": {name: sum(lap.get(name, 0.0) for lap in timing) for name in timing[-1] if name != "episode"},
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "curve": sorted(curve.values()),
         "output_episode": int(state.output_episode), "episodes": episodes,
     }  # fmt: skip
     for name, policy in (("output", state.output.policy), ("last", state.last.policy)):
@@ -96,16 +105,19 @@ def one(options: dict) -> dict:
             break
         result[name] = {"nominal": judge(policy)}
         if config.setting != "none":
-            case = worst_case(policy, env, "quick")
+            case = worst_case(policy, env, "standard")
             result[name] |= {"worst": case.worst, "attack": case.attack, "attacks": case.attacks}
+    shutil.rmtree(folder)
+    looks.unlink()
     return result
 
 
 def tell(r: dict) -> str:
-    last = r["last"]
-    attacked = f" worst {r['output']['worst']:.0f} (last {last['worst']:.0f})" if "worst" in last else ""
-    nominal = " ".join(f"{x:.0f}" for x in last["nominal"][:3])
-    return f"last nominal {nominal}{attacked} {r['steps']} steps {r['train_cpu']:.0f} s {r['peak_mb']:.0f} MB"
+    parts = []
+    for name in ("last", "output"):
+        worst = f", worst {r[name]['worst']:.0f} ({r[name]['attack']})" if "worst" in r[name] else ""
+        parts.append(f"{name} {' '.join(f'{x:.0f}' for x in r[name]['nominal'])}{worst}")
+    return f"{'; '.join(parts)}; {r['steps']} steps, {r['train_cpu']:.0f} s, {r['peak_mb']:.0f} MB"
 
 
 def write() -> None:

@@ -42,7 +42,7 @@ def shown(row: dict, policy: str) -> str:
 def learning(rows: list[dict]) -> str:
     """One line per seed of runs without an adversary, and one for all of them."""
     lines = []
-    for (env, steps), group in grouped(rows, "env", "episodes").items():
+    for (env, _), group in grouped(rows, "env", "episodes").items():
         group = sorted(group, key=lambda row: row["options"]["seed"])
         for row in group:
             cost = f"{1000 * row['train_cpu'] / row['steps']:.0f}"

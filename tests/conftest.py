@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import jax
 import pytest
+
+if importlib.util.find_spec("beartype"):  # an installed wheel is tried without it
+    from shapes import check_shapes
+
+    check_shapes()
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -5,6 +5,9 @@ And the way into games that are not.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -24,6 +27,7 @@ EDGE = 2.0
 PUSH, SHOVE, EFFORT = 0.3, 0.2, 0.05
 GRID = np.linspace(-EDGE, EDGE, 201)
 ACTIONS, SHOVES = np.linspace(-1, 1, 17), np.linspace(-1, 1, 5)
+RHUCRL = [sys.executable, "-m", "rhucrl"]
 
 
 def simulator(env):
@@ -167,3 +171,9 @@ def typed(options: dict[str, Any], command: str) -> list[str]:
     found = having(options, env=env, **choice)
     flags = {name: value for name, value in found.items() if name in options}
     return [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+
+def run(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own, its output buffered as in a pipe."""
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return subprocess.run([*RHUCRL, *arguments], **{"capture_output": True, "text": True, "env": buffered, **options})

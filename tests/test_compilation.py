@@ -10,6 +10,7 @@ from pathlib import Path
 import jax
 import pytest
 
+from rhucrl.errors import UsageError
 from rhucrl.runtime import compilation
 from rhucrl.runtime.compilation import cache_folder, compiled
 
@@ -144,3 +145,18 @@ def test_xla_does_not_start_at_import():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "{}\n", done.stderr
+
+
+def test_no_home_is_no_cache(monkeypatch):
+    def nobody(_):
+        raise KeyError
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    with pytest.raises(UsageError, match="set HOME or XDG_CACHE_HOME"):
+        compilation.cache_folder()
+    monkeypatch.setattr(compilation, "_chosen_by_user", lambda: False)
+    before = compilation.jax.config.values["jax_compilation_cache_dir"]
+    compilation.enable_cache()
+    assert compilation.jax.config.values["jax_compilation_cache_dir"] == before

@@ -11,7 +11,7 @@ import pytest
 
 from rhucrl.attacks.forward import worst_sequence
 from rhucrl.attacks.oracle import adversary_candidates, agent_candidates, best_response, interpolate, recursion, solve
-from rhucrl.attacks.rollouts import constant_adversary, episode_return
+from rhucrl.attacks.rollouts import Constant, episode_return
 from rhucrl.envs.pendulum import Pendulum
 
 KEY = jax.random.key(0)
@@ -155,7 +155,7 @@ def test_best_response_is_worse_than_every_constant():
     game = Pendulum(0.2)
     _, adversary = best_response(game, energy, 100)
     realised = float(episode_return(game, energy, adversary, KEY))
-    constants = [float(episode_return(game, energy, constant_adversary(v), KEY)) for v in adversary_candidates(game)]
+    constants = [float(episode_return(game, energy, Constant(v), KEY)) for v in adversary_candidates(game)]
     assert realised <= min(constants) + 1
 
 

@@ -72,7 +72,7 @@ def page_of(runs=RUNS, oracle=ORACLE, **more) -> Reader:
 
 
 def test_the_page_is_one_file_that_asks_for_nothing(tmp_path):
-    path = write_page(tmp_path / "new" / "folder", "Title", RUNS, ORACLE, lead="Hello", strength=0.2)
+    path = write_page(tmp_path / "new" / "folder", render("Title", RUNS, ORACLE, lead="Hello", strength=0.2))
     assert [path] == list(path.parent.iterdir())
     page = path.read_text()
     assert not re.search(r"https?://|//\w+\.\w|\bsrc\s*=|<link|@import|url\(|\bfetch\b|XMLHttp|\bimport\b", page)
@@ -166,4 +166,4 @@ def test_what_is_not_finite_is_a_gap():
 def test_a_folder_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="choose another"):
-        write_page(tmp_path / "file", "Title", RUNS)
+        write_page(tmp_path / "file", "a page")

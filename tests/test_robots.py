@@ -220,7 +220,9 @@ def test_starts_are_observations_at_reset():
     first = np.float32(env.reset(seed=0)[0])
     assert (starts == first).all(-1).any()
     pendulum = make("pendulum").game
-    np.testing.assert_array_equal(pendulum.starts(jax.random.key(0), 3), [pendulum.observe(pendulum.reset(None))] * 3)
+    np.testing.assert_array_equal(
+        pendulum.starts(jax.random.key(0), 3), [pendulum.observe(pendulum.reset(jax.random.key(0)))] * 3
+    )
 
 
 def test_a_model_is_given_what_the_next_observation_depends_on():

@@ -8,7 +8,9 @@ table: who plays against the agent, and how both learn.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections import ChainMap
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 
 
 class Algorithm(NamedTuple):
@@ -69,4 +71,4 @@ MODEL_FREE: dict[str, ModelFree] = {
     "ppo": ModelFree("on-policy", "none", ANY, "PPO without an adversary (Schulman et al. 2017)"),
 }  # fmt: skip
 
-EVERY: dict[str, Algorithm | ModelFree] = {**ALGORITHMS, **MODEL_FREE}
+EVERY: Mapping[str, Algorithm | ModelFree] = ChainMap[str, Any](MODEL_FREE, ALGORITHMS)  # also of rows to come

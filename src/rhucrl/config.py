@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rhucrl.algorithms import ALGORITHMS, MODEL_FREE
+from rhucrl.algorithms import ALGORITHMS, EVERY, MODEL_FREE
 from rhucrl.errors import UsageError, unknown
 from rhucrl.options import (
     LEARNERS,
@@ -49,10 +49,7 @@ class TrainConfig:
     horizon: int | None = option(None, 1, 1_000_000)
     """Steps per episode; by default the environment's: 200 of the pendulum, 50 of the reacher, 1000 of the others."""
 
-    algo: Literal[
-        "rh-ucrl", "best-response", "maximin-mb", "h-ucrl", "greedy", "maximin-mf", "ar-ddpg", "rarl", "rap", "ep-opt",
-        "domain-randomization", "sac", "ppo",
-    ] = "rh-ucrl"  # fmt: skip
+    algo: str = option("rh-ucrl", table=EVERY)
     """A row of the algorithm table (see `rhucrl list algos`)."""
     seed: int = option(0, 0, 2**32 - 1)
     """Seed of everything random."""

@@ -14,7 +14,7 @@ KEENNESS = 0.1  # the cost of full optimism, in units of the critics
 
 
 def hallucinate(
-    prediction: Prediction, eta: Float[Array, "*b p"], beta: Float[Array, ""], noise: Float[Array, "*b p"] | None
+    prediction: Prediction, eta: Float[Array, "*#b p"], beta: Array | float, noise: Float[Array, "*#b p"] | None
 ) -> Float[Array, "*b p"]:
     """mu + beta eta sigma_epistemic + omega: eta in [-1, 1]^p chooses among the plausible models.
 

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import math
 import numbers
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -21,12 +22,14 @@ KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "
 
 
 class Rule(NamedTuple):
-    """What an option may be, how it is called on the command line, and which algorithms have it (none: all)."""
+    """What an option may be (a number in a range, a name in a table), its name on the command line, and the algorithms
+    that have it (none: all)."""
 
     low: float = -math.inf
     high: float = math.inf
     flag: str | None = None
     algos: tuple[str, ...] = ()
+    table: Mapping[str, Any] | None = None
 
 
 def option(default: Any, low: float = -math.inf, high: float = math.inf, **more: Any) -> Any:
@@ -38,9 +41,14 @@ class Option(NamedTuple):
 
     field: str
     flag: str
-    hint: Any
+    declared: Any
     default: Any
     rule: Rule
+
+    @property
+    def hint(self) -> Any:
+        """Its type; of a name, those that the table has by now."""
+        return self.declared if self.rule.table is None else Literal[tuple(self.rule.table)]
 
     def check(self, value: Any) -> Any:
         """The value, if it is one: of the right kind, finite, and within its range."""

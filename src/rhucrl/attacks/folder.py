@@ -34,8 +34,8 @@ class Folder:
                 self.record = json.loads((path / RECORD).read_bytes())
         for name, value in task.items():
             if self.record["task"].get(name) != value:
-                told = f"{path} holds an attack with another {name} ({self.record['task'].get(name)!r}, not {value!r})"
-                raise UsageError(f"{told}: remove it, or choose another folder with --save")
+                other = f"{path} holds an attack with another {name} ({self.record['task'].get(name)!r}, not {value!r})"
+                raise UsageError(f"{other}: remove it, or choose another folder with --save")
 
     def get(self, name: str) -> AttackFinding | None:
         row = self.record["findings"].get(name)

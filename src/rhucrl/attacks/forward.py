@@ -57,12 +57,12 @@ def worst_sequence(
 
     def step(carry: tuple[Array, Array, Array], time: Array):
         states, earned, over = carry
-        mine = asked(states, jnp.isfinite(earned).sum())[:, None]
-        mine, theirs = (jnp.broadcast_to(x, (room, choices, x.shape[-1])) for x in (mine, actions))
-        executed = game.execute(mine, theirs).action[0]
+        agent = asked(states, jnp.isfinite(earned).sum())[:, None]
+        agent, adversary = (jnp.broadcast_to(x, (room, choices, x.shape[-1])) for x in (agent, actions))
+        executed = game.execute(agent, adversary).action[0]
         before = jnp.broadcast_to(states[:, None], (room, choices, *first.shape))
-        after = game.step(before, executed, theirs)
-        reward = game.reward(game.observe(before), executed, theirs, game.observe(after))
+        after = game.step(before, executed, adversary)
+        reward = game.reward(game.observe(before), executed, adversary, game.observe(after))
         total = (earned[:, None] + jnp.where(over[:, None], 0.0, reward)).ravel()
         ended = (over[:, None] | game.terminated(game.observe(after))).ravel()
         after, order = after.reshape(-1, *first.shape), jnp.arange(room * choices)

@@ -29,7 +29,7 @@ def paper_worst_case(
 ) -> WorstCase:  # fmt: skip
     """The worst case by the paper's protocol, its adversaries replayed on fresh `episodes`; the same for the same seed.
 
-    `progress.update(n, text)` is told how many of the `attack_episodes` are over.
+    `progress.update(n, text)` is called with how many of the `attack_episodes` are over.
     """
     shelf, place, fresh = shelf or Nowhere(), arena(policy, env), fresh_seeds(env.game, seed, episodes)
     if progress is not None:

@@ -32,11 +32,6 @@ class Constant(eqx.Module):
         return jnp.broadcast_to(self.value, (*obs.shape[:-1], self.value.shape[-1]))
 
 
-def constant_adversary(value: Array) -> Constant:
-    """The adversary that plays `value` in every state."""
-    return Constant(value)
-
-
 def neutral_adversary(game: Game) -> Constant:
     """The adversary that changes nothing where the game has such an action."""
     return Constant(game.neutral)
@@ -71,9 +66,3 @@ def episode_return(game: Game, policy: Policy, adversary: Adversary | None, key:
 def mean_return(game: Game, policy: Policy, adversary: Adversary | None, keys: Keys) -> Float[Array, ""]:
     """The mean return over the episodes of `keys`."""
     return jax.vmap(lambda key: episode_return(game, policy, adversary, key))(keys).mean()
-
-
-def nominal_return(game: Game, policy: Policy, keys: Keys) -> Float[Array, ""]:
-    """The mean return where the adversary has no strength."""
-    nominal = game.nominal()
-    return mean_return(nominal, policy, neutral_adversary(nominal), keys)

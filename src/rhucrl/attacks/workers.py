@@ -1,4 +1,4 @@
-"""Episodes on several cores: processes that each have the policy and its environment, and are told whom to play.
+"""Episodes on several cores: processes that each have the policy and its environment, and play whom they are asked to.
 
 An episode depends on its adversary and its seed alone, so that who plays it and when makes no difference. Adversaries
 travel as JSON.
@@ -35,13 +35,13 @@ def described(adversary: Any) -> dict[str, Any] | None:
     return None
 
 
-def revived(game: Any, told: dict[str, Any]) -> Any:
-    if "family" in told:
-        return member(game, told["family"], told["weights"])
-    return PlanningAdversary(told["depth"], told["hold"], np.asarray(told["actions"]))
+def revived(game: Any, adversary: dict[str, Any]) -> Any:
+    if "family" in adversary:
+        return member(game, adversary["family"], adversary["weights"])
+    return PlanningAdversary(adversary["depth"], adversary["hold"], np.asarray(adversary["actions"]))
 
 
-class Crew:
+class Workers:
     """Processes, one on each of some cores; `subject` are the fields of a `Subject`."""
 
     def __init__(self, subject: dict[str, Any], jobs: int):
@@ -53,7 +53,7 @@ class Crew:
         self._pool, self._lock = ThreadPoolExecutor(len(self._processes)), threading.Lock()
         self.steps, self.cpu = 0, 0.0
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> Workers:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -65,7 +65,7 @@ class Crew:
     def play(
         self, adversaries: Sequence[Any], seeds: Sequence[int], watch: Callable[[], None]
     ) -> list[list[EpisodeResult]]:
-        tasks = [[self._pool.submit(self._one, told, seed) for seed in seeds] for told in map(described, adversaries)]
+        tasks = [[self._pool.submit(self._one, each, seed) for seed in seeds] for each in map(described, adversaries)]
         rows = []
         for task in tasks:
             rows.append([future.result() for future in task])
@@ -76,14 +76,14 @@ class Crew:
         process = self._idle.get()
         try:
             print(json.dumps({"adversary": adversary, "seed": seed}), file=process.stdin, flush=True)
-            told = json.loads(process.stdout.readline() or '{"failed": "a process of the attack has died"}')
+            reply = json.loads(process.stdout.readline() or '{"failed": "a process of the attack has died"}')
         finally:
             self._idle.put(process)
-        if "failed" in told:
-            raise UsageError(told["failed"])
+        if "failed" in reply:
+            raise UsageError(reply["failed"])
         with self._lock:
-            self.steps, self.cpu = self.steps + told["steps"], self.cpu + told["cpu"]
-        return EpisodeResult(*told["played"])
+            self.steps, self.cpu = self.steps + reply["steps"], self.cpu + reply["cpu"]
+        return EpisodeResult(*reply["played"])
 
 
 def work(subject: dict[str, Any]) -> None:
@@ -97,10 +97,10 @@ def work(subject: dict[str, Any]) -> None:
         asked, clock, steps = json.loads(line), time.process_time(), arena.steps
         try:
             ((played,),) = arena.play([revived(env.game, asked["adversary"])], [asked["seed"]])
-            told: dict[str, Any] = {"played": played, "steps": arena.steps - steps, "cpu": time.process_time() - clock}
+            reply: dict[str, Any] = {"played": played, "steps": arena.steps - steps, "cpu": time.process_time() - clock}
         except UsageError as error:
-            told = {"failed": str(error)}
-        print(json.dumps(told), flush=True)
+            reply = {"failed": str(error)}
+        print(json.dumps(reply), flush=True)
 
 
 if __name__ == "__main__":

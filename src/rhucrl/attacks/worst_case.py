@@ -159,7 +159,7 @@ def effort_of(game: Game, budget: Budget, episodes: int | None = None) -> Effort
 
 def worst_case(
     policy: Any, env: Any, budget: Budget = "quick", seed: int = 0, progress: ShowsProgress | None = None,
-    shelf: Shelf | None = None, clip: bool = False, only: Sequence[str] = (), crew: Help | None = None,
+    shelf: Shelf | None = None, clip: bool = False, only: Sequence[str] = (), workers: Help | None = None,
     episodes: int | None = None,
 ) -> WorstCase:  # fmt: skip
     """The worst return of `policy` in `env` that the attacks of a budget find; the same for the same seed.
@@ -167,8 +167,8 @@ def worst_case(
     The policy is a function of observations, or has Stable-Baselines3's `predict`. Where starts or executions are
     random, adversaries are searched on some episodes and replayed on others, so that the reported mean is not the luck
     of the search. An action outside the agent's box is an error, unless `clip` lets the environment clip it. `only`
-    names some of the attacks, a `crew` plays on other cores, a replay has so many `episodes` (by default the budget's),
-    and `progress.update(n, text)` is told how many of `rounds(policy, env, budget)` are done.
+    names some of the attacks, `workers` play on other cores, a replay has so many `episodes` (by default the budget's),
+    and `progress.update(n, text)` is called with how many of `rounds(policy, env, budget)` are done.
     """
     env = ZeroSumEnv(env) if isinstance(env, JaxGame) else env
     effort, findings, doing = effort_of(getattr(env, "game", env), budget, episodes), {}, ["nominal"]
@@ -178,7 +178,7 @@ def worst_case(
         if progress is not None:
             progress.update(len(findings), f"{doing[0]}, {place.steps} steps")
 
-    place = arena(policy, env, clip, watch, crew)
+    place = arena(policy, env, clip, watch, workers)
     search, fresh = (
         AttackSearch(place, effort, policy, seeds(seed, 0, effort.seen), seed),
         seeds(seed, 1, effort.unseen),

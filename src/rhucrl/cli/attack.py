@@ -89,9 +89,9 @@ class Evaluate:
             raise UsageError(f"--sweep goes from {low:g} to {high:g}; the run's range is {least:.4g} to {most:.4g}")
         values = np.linspace(low, high, count)
         samples, worst, returns = swept(agent, env, values, self.seed, f"sweep {self.run_dir}")
-        rows = [(f"{value:.4g}", told(row)) for value, row in zip(values, samples, strict=True)]
+        rows = [(f"{value:.4g}", mean_of(row)) for value, row in zip(values, samples, strict=True)]
         print_table(str(self.run_dir), (name, "return"), rows)
-        print(f"the worst {name} from {low:g} to {high:g} that a search found is {worst:.4g}: {told(returns)}")
+        print(f"the worst {name} from {low:g} to {high:g} that a search found is {worst:.4g}: {mean_of(returns)}")
         known = vars(agent.config) if hasattr(agent, "config") else {"algo": Path(self.run_dir).name, "seed": self.seed}
         config = {"env": "pendulum", **known, **env.game.options()}
         path = Path(self.run_dir) / "sweep.png"
@@ -168,10 +168,10 @@ class Attack(Subject):
         place = {**env.game.options(), "budget": self.budget, "seed": self.seed}
         folder = self.save or folder_of(self.policy, place.values())
         shelf = Folder(folder, {"policy": self.policy, "fingerprint": fingerprint(self.policy), **place})
-        with self._help(env) as crew:
-            found = attacked(self.policy, policy, env, self.budget, self.seed, shelf, self.clip, self.only, crew)
-        rows = [("none", told(found.calm), "", "")]
-        rows += [(name, told(row.returns), str(row.steps), f"{row.cpu:.1f}") for name, row in found.findings.items()]
+        with self._help(env) as workers:
+            found = attacked(self.policy, policy, env, self.budget, self.seed, shelf, self.clip, self.only, workers)
+        rows = [("none", mean_of(found.calm), "", "")]
+        rows += [(name, mean_of(row.returns), str(row.steps), f"{row.cpu:.1f}") for name, row in found.findings.items()]
         print_table(self.policy, ("attack", "return", "steps", "CPU s"), rows)
         by = f"by {found.attack}" if found.adversary is not None else "that of no adversary: no attack lowered it"
         print(f"worst case {found.worst:.1f}, {by}; the adversaries are in {folder}")
@@ -179,7 +179,7 @@ class Attack(Subject):
 
     def _help(self, env: ZeroSumEnv) -> Any:
         """Other processes, where they are worth their start."""
-        from rhucrl.attacks.workers import Crew
+        from rhucrl.attacks.workers import Workers
         from rhucrl.envs.game import JaxGame
         from rhucrl.runtime.processes import own_cores
 
@@ -187,22 +187,22 @@ class Attack(Subject):
         if jobs < 2 or isinstance(env.game, JaxGame):
             return contextlib.nullcontext()
         names = [field.name for field in dataclasses.fields(Subject)]
-        return Crew({name: getattr(self, name) for name in (*names, "clip")}, jobs)
+        return Workers({name: getattr(self, name) for name in (*names, "clip")}, jobs)
 
 
 def attacked(
     label: str, policy: Any, env: ZeroSumEnv, budget: Budget, seed: int, shelf: Shelf | None = None, clip: bool = False,
-    only: Sequence[str] = (), crew: Any = None,
+    only: Sequence[str] = (), workers: Any = None,
 ) -> WorstCase:  # fmt: skip
     """The worst case, its progress shown."""
     from rhucrl.attacks.worst_case import rounds, worst_case
     from rhucrl.runtime.progress import Progress
 
     with Progress(rounds(policy, env, budget, only), f"attack {label}") as progress:
-        return worst_case(policy, env, budget, seed, progress, shelf, clip, only, crew)
+        return worst_case(policy, env, budget, seed, progress, shelf, clip, only, workers)
 
 
-def told(returns: Sequence[float]) -> str:
+def mean_of(returns: Sequence[float]) -> str:
     """The mean, with its interval where the returns differ."""
     from rhucrl.statistics import estimate
 

@@ -1,4 +1,4 @@
-"""The commands about environments: is mine sound, and what does a policy look like."""
+"""The commands about environments: is one's own sound, and what does a policy look like."""
 
 from __future__ import annotations
 

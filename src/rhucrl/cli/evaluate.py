@@ -11,7 +11,7 @@ from rhucrl.attacks.folder import Folder, folder_of
 from rhucrl.attacks.foreign import fingerprint
 from rhucrl.attacks.paper import ATTACKS, EPISODES, average, has_adversary, paper_worst_case
 from rhucrl.attacks.worst_case import Shelf, WorstCase, rounds, worst_case
-from rhucrl.cli.attack import Evaluate, told
+from rhucrl.cli.attack import Evaluate, mean_of
 from rhucrl.errors import UsageError
 from rhucrl.runtime.progress import Progress
 from rhucrl.runtime.tables import print_table
@@ -168,7 +168,7 @@ def _show(command: Evaluate, title: str, group: Sequence[Judged], means: Mapping
 
 def _cell(returns: Sequence[float], alone: bool) -> str:
     """A run's mean; of a single run with its interval over episodes."""
-    return told(returns) if alone else f"{sum(returns) / len(returns):.1f}"
+    return mean_of(returns) if alone else f"{sum(returns) / len(returns):.1f}"
 
 
 def _legend(command: Evaluate) -> str:

@@ -168,16 +168,16 @@ def _parse(arguments: list[str]) -> Any:
 
 
 def _parsed(arguments: list[str], commands: dict[str, Any]) -> Any:
-    told = io.StringIO()
+    errors = io.StringIO()
     try:
-        with contextlib.redirect_stderr(told), readable_help():
+        with contextlib.redirect_stderr(errors), readable_help():
             return tyro.extras.subcommand_cli_from_dict(
                 commands, prog="rhucrl", description=__doc__, args=arguments, sort_subcommands=False
             )
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise UsageError(one_line(told.getvalue())) from None
+        raise UsageError(one_line(errors.getvalue())) from None
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ class TrainCommand:
     seeds: Annotated[tuple[int, ...], arg(aliases=["--seed"])] = (0,)
     """Random seeds, one run each; several run side by side, one per core."""
     run_dir: Path | None = None
-    """The run's folder; of several seeds, the folder above theirs. Default: runs/ENV-SETTING-ALGO."""
+    """The run's folder; of several seeds, the folder that holds one for each. Default: runs/ENV-SETTING-ALGO."""
     config: Path | None = None
     """A JSON or TOML file with options, such as a run's config.json; what is typed comes before it."""
     dry_run: bool = False

@@ -37,18 +37,6 @@ ACTION_COST: dict[str, float] = {"dense": 0.001, "sparse": 0.05}
 HORIZON: dict[str, int] = {"pendulum": 200} | {name: row.horizon for name, row in ROBOTS.items()}
 MIXED = ("action",)
 
-__all__ = [
-    "ENVIRONMENTS",
-    "HORIZON",
-    "NAMES",
-    "STRENGTH",
-    "Mixture",
-    "Reward",
-    "Scope",
-    "Setting",
-    "make",
-]
-
 
 def make(
     name: str = "pendulum",
@@ -125,8 +113,8 @@ def imported(name: str) -> Any:
     try:
         maker = getattr(importlib.import_module(module), function, None)
     except Exception as error:
-        told = f"{module!r} cannot be imported ({type(error).__name__}: {error})"
-        raise UsageError(f"{told}: repair it, or name a module of this folder") from None
+        mistake = f"{module!r} cannot be imported ({type(error).__name__}: {error})"
+        raise UsageError(f"{mistake}: repair it, or name a module of this folder") from None
     finally:
         sys.path.pop(0)
     if not callable(maker):

@@ -9,7 +9,7 @@ it, and only the episode loop may touch it: a `JaxGame` is its own system, every
 from __future__ import annotations
 
 import abc
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from rhucrl.errors import UsageError
 
 Scope = Literal["step", "episode"]
+Own = TypeVar("Own", bound="Game")
 
 
 class Box(NamedTuple):
@@ -143,8 +144,8 @@ class Game(eqx.Module):
 
     def report(self, obs: Any, reward: float, terminated: bool) -> Any:
         """What a model should have predicted of a step."""
-        told = {"reward": reward, "terminated": terminated}
-        return np.append(obs, [told[name] for name in self.learned])
+        reports = {"reward": reward, "terminated": terminated}
+        return np.append(obs, [reports[name] for name in self.learned])
 
     def options(self) -> dict[str, Any]:
         """The options of `make` that give this game again."""
@@ -154,7 +155,7 @@ class Game(eqx.Module):
         """f(s, a, abar) on observations, where it is known in closed form."""
         raise UsageError("this environment does not give its dynamics: learn them with --model ensemble")
 
-    def nominal(self) -> Self:
+    def nominal(self: Own) -> Own:
         """The same game with an adversary of no strength."""
         return eqx.tree_at(lambda game: game.strength, self, jnp.zeros_like(self.strength))
 
@@ -207,7 +208,7 @@ def unwound(obs: Any, winding: tuple[int, ...]) -> Any:
     return xp.concatenate([*columns, obs[..., begin:], *angles], -1) if winding else obs
 
 
-def join(*parts: Float[Array, "*b _"]) -> Float[Array, "*b _"]:
+def join(*parts: Float[Array, "*#b _"]) -> Float[Array, "*b _"]:
     """Vectors side by side, their batches broadcast."""
     batch = jnp.broadcast_shapes(*(part.shape[:-1] for part in parts))
     return jnp.concatenate([jnp.broadcast_to(part, (*batch, part.shape[-1])) for part in parts], -1)

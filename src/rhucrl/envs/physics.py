@@ -72,5 +72,5 @@ def restore(env: gym.Env, state: np.ndarray) -> None:
 
 
 def quiet() -> None:
-    """Blow-ups are told as errors; MuJoCo would also write a log into the current folder."""
+    """Blow-ups are raised as errors; MuJoCo would also write a log into the current folder."""
     mujoco.set_mju_user_warning(lambda text: None)

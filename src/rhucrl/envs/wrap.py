@@ -51,8 +51,8 @@ class Reported:
     index: int
 
     def __call__(self, *known: Any) -> Any:
-        told = known[-1][..., self.index]
-        return told if self.name == "reward" else told > 0.5
+        value = known[-1][..., self.index]
+        return value if self.name == "reward" else value > 0.5
 
 
 class HostGame(Game):
@@ -210,7 +210,7 @@ def wrap(
     simulator = Simulator(env)
     survey = _survey(simulator)
     if disturbance is not None:
-        disturbance.apply(env, np.asarray(disturbance.neutral))  # a mistake in it is told now
+        disturbance.apply(env, np.asarray(disturbance.neutral))  # a mistake in it shows now
     low, high = survey.rewards.min(), survey.rewards.max()
     generous = max(high - low, abs(high), abs(low), 1e-3)
     space: Any = env.observation_space
@@ -239,8 +239,8 @@ def adopt(
     chosen = env.game.options()
     for option, value in {"setting": setting, "scope": scope, "mixture": mixture, "horizon": horizon}.items():
         if value is not None and value != chosen.get(option, value):
-            told = f"{name} gives an environment that was wrapped with {option} {chosen[option]!r}, not {value!r}"
-            raise UsageError(f"{told}: leave {option} out, or have it return the plain environment")
+            mistake = f"{name} gives an environment that was wrapped with {option} {chosen[option]!r}, not {value!r}"
+            raise UsageError(f"{mistake}: leave {option} out, or have it return the plain environment")
     if strength is not None and strength != chosen.get("strength", strength):
         env = env.at(demand_strength("own", chosen["setting"], strength))
     if isinstance(env.game, HostGame):

@@ -206,7 +206,7 @@ def compile_here() -> dict[str, float]:
     from rhucrl.runtime.compilation import enable_cache
 
     enable_cache()
-    its, key, told = setup(paper_sized(), 1000), jax.random.key(0), {}
+    its, key, seconds = setup(paper_sized(), 1000), jax.random.key(0), {}
     solve: Any = pathwise.solve
     learner = its.state.learner
     played = protocol.play(its.config, its.env, its.state, True, key)
@@ -221,8 +221,8 @@ def compile_here() -> dict[str, float]:
         for _ in range(2):
             jax.block_until_ready(program())
             clock.append(time.process_time())
-        told[name] = max(2 * clock[1] - clock[0] - clock[2], 0.0)
-    return told
+        seconds[name] = max(2 * clock[1] - clock[0] - clock[2], 0.0)
+    return seconds
 
 
 def against_peers(rounds: int, progress: ShowsProgress) -> list[dict[str, Any]]:
@@ -240,8 +240,8 @@ def against_peers(rounds: int, progress: ShowsProgress) -> list[dict[str, Any]]:
                 answer = subprocess.run(command, capture_output=True, text=True, check=False)
                 if answer.returncode:
                     raise DiskError(f"{library}'s {algo} failed: {answer.stderr.splitlines()[-1]}")
-                told = json.loads(answer.stdout.splitlines()[-1])
-                speeds.setdefault((algo, task, library), []).append(told["steps"] / told["cpu"])
+                spent = json.loads(answer.stdout.splitlines()[-1])
+                speeds.setdefault((algo, task, library), []).append(spent["steps"] / spent["cpu"])
     return [
         {"algo": algo, "task": task, "library": library, "steps_per_cpu_second": median(speed)}
         for (algo, task, library), speed in speeds.items()

@@ -121,8 +121,8 @@ class Canvas:
             self._dial(dial, MARGIN + 10 + (i % across) * column, top + (i // across) * DIAL, column - 26)
 
     def _dial(self, dial: Dial, left: float, top: float, width: float) -> None:
-        told = self.text((left + width, top + 3), dial.text, 12, COLOURS["ink"], bold=True, anchor="ra")
-        self.text((left, top + 3), dial.name, 12, COLOURS["soft"], width=width - told - 8)
+        taken = self.text((left + width, top + 3), dial.text, 12, COLOURS["ink"], bold=True, anchor="ra")
+        self.text((left, top + 3), dial.name, 12, COLOURS["soft"], width=width - taken - 8)
         middle, half, y = left + width / 2, width / 2, top + 24
         height = 5 if len(dial.bars) < 2 else 6
         self._bar(left, left + width, y, height, COLOURS["grid"])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rhucrl.config import TrainConfig
 from rhucrl.errors import DiskError, UsageError
 from rhucrl.experiments.figures import PendulumEpisode, RunSummary, label
-from rhucrl.experiments.report import signed, write_page
+from rhucrl.experiments.report import render, signed, write_page
 from rhucrl.runtime import interrupts
 from rhucrl.runtime.processes import run_side_by_side
 from rhucrl.runtime.progress import Progress
@@ -40,7 +40,7 @@ LEAD = (
 
 
 class DemoPlan(NamedTuple):
-    """What each process is told: options of training, the attacks (by default all), the oracle's grid."""
+    """What each process is started with: options of training, the attacks (by default all), the oracle's grid."""
 
     training: dict[str, Any]
     only: Sequence[str] = ()
@@ -96,7 +96,7 @@ def demo(
         for part in parts:  # all that they say is in the results
             (folder / f"{part}.json").unlink()
     lead = f"{LEAD} {_outcome(summaries, oracle[STRENGTH])}"
-    page = write_page(folder, TITLE, summaries, oracle, lead=lead, strength=STRENGTH, facts=facts)
+    page = write_page(folder, render(TITLE, summaries, oracle, lead, STRENGTH, facts))
     print(f"{page} shows the curves and both policies under attack ({time.monotonic() - started:.0f} s)")
     return page
 
@@ -198,12 +198,12 @@ def _print_table(runs: Sequence[RunSummary], optimum: float) -> None:
     print("average: against the adversary of training (H-UCRL has none); optimum: the best worst case there is")
 
 
-def main(part: str, folder: str, told: str) -> int:
+def main(part: str, folder: str, arguments: str) -> int:
     """One process of the demonstration."""
     from rhucrl.runtime.compilation import enable_cache
 
     enable_cache()
-    place, plan = Path(folder), DemoPlan(*json.loads(told))
+    place, plan = Path(folder), DemoPlan(*json.loads(arguments))
     try:
         if part == OPTIMUM:
             found: Any = solve_oracle(plan)

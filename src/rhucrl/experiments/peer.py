@@ -18,7 +18,7 @@ EQUAL = {  # our numbers in the words of the others
 }
 
 
-def theirs(options: dict) -> dict:
+def of_peer(options: dict) -> dict:
     import gymnasium as gym
 
     module = importlib.import_module({"sb3": "stable_baselines3", "sbx": "sbx"}[options["library"]])
@@ -41,7 +41,7 @@ def theirs(options: dict) -> dict:
     return result
 
 
-def ours(options: dict) -> dict:
+def of_rhucrl(options: dict) -> dict:
     import gymnasium as gym
 
     import rhucrl
@@ -74,4 +74,4 @@ def ours(options: dict) -> dict:
 
 if __name__ == "__main__":
     given = {"warm": 0, "timing": False, "seed": 0, **json.loads(sys.argv[1])}
-    print(json.dumps((ours if given["library"] == "rhucrl" else theirs)(given)))
+    print(json.dumps((of_rhucrl if given["library"] == "rhucrl" else of_peer)(given)))

@@ -35,8 +35,8 @@ def plot_sweep(
         axes.fill_between(values, low, high, color=colour, alpha=0.2, linewidth=0)
     mean = "mean, 95 % interval over starts" if spread else "return"
     axes.plot(values, [e.value for e in estimates], label=mean, **line_look(colour))
-    told = f"worst found: {number(worst[1], 1)} at {worst[0]:.4g}"
-    axes.plot(*worst, label=told, zorder=3, **line_look(COLOURS["adversary"]) | {"linestyle": "none", "markersize": 9})
+    found = f"worst found: {number(worst[1], 1)} at {worst[0]:.4g}"
+    axes.plot(*worst, label=found, zorder=3, **line_look(COLOURS["adversary"]) | {"linestyle": "none", "markersize": 9})
     if values[0] < 1 < values[-1]:
         axes.axvline(1, color=COLOURS["faint"], linewidth=0.9, linestyle=(0, (3, 3)), zorder=0)
         above = axes.get_xaxis_transform()
@@ -77,8 +77,8 @@ def plot_theory(path: Path, rows: Sequence[Mapping[str, Any]], config: Mapping[s
     """What the theory says about a run's episodes, beside what happened."""
     from matplotlib.ticker import MaxNLocator
 
-    told = {name for row in rows for name in row}
-    panels = {names: lines for names, lines in THEORY.items() if told & {line.metric for line in lines}}
+    known = {name for row in rows for name in row}
+    panels = {names: lines for names, lines in THEORY.items() if known & {line.metric for line in lines}}
     facts = run_facts(config) + ("" if ("Regret", "return") in panels else "; the regret needs --oracle")
     columns = -(-len(panels) // 2)
     title = f"{run_title(config)}: theory and what happened"

@@ -39,21 +39,8 @@ NON_BREAKING_HYPHEN = "\u2011"
 Json = dict[str, Any]
 
 
-def write_page(
-    folder: str | Path,
-    title: str,
-    runs: Sequence[RunSummary],
-    oracle: Mapping[float, float] | None = None,
-    lead: str = "",
-    strength: float | None = None,
-    facts: Mapping[str, str] | None = None,
-) -> Path:
-    """Write `folder/index.html` about some runs and return its path.
-
-    `oracle` holds the optimum at each strength of the adversary, `strength` is the one of training; `lead` opens
-    the page, `facts` close it.
-    """
-    page = render(title, runs, oracle, lead, strength, facts)
+def write_page(folder: str | Path, page: str) -> Path:
+    """Write a page as `folder/index.html` and return its path."""
     path = absolute(folder) / PAGE
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +56,11 @@ def render(
     strength: float | None = None,
     facts: Mapping[str, str] | None = None,
 ) -> str:
-    """The page's text."""
+    """The text of a page about some runs.
+
+    `oracle` holds the optimum at each strength of the adversary, `strength` is the one of training; `lead` opens
+    the page, `facts` close it.
+    """
     groups = by_algorithm(runs)
     optimum = (oracle or {}).get(strength) if strength is not None else None
     shown = [group[0] for group in groups.values() if group[0].episode]

@@ -153,7 +153,7 @@ def learn(
 
 
 def fit(
-    model: EnsembleModel, state: optax.OptState, replay: Replay, rounds: int, steps: int, batch: int,
+    model: EnsembleModel, state: optax.OptState, replay: Replay, rounds: int | Array, steps: int, batch: int,
     learning_rate: Array, key: PRNGKeyArray,
 ) -> tuple[EnsembleModel, optax.OptState, dict[str, Array]]:  # fmt: skip
     """Gaussian maximum likelihood with bootstrap weights.

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 BROAD = 64  # columns and rows of a matrix that is worth a transposition
 
@@ -75,7 +75,7 @@ class Layer(eqx.Module):
 
 
 @jax.custom_jvp
-def centred(x: Float[Array, "n m"]) -> Float[Array, "n m"]:
+def centred(x: Float[Array, "*b m"]) -> Float[Array, "*b m"]:
     """Rows of mean 0 and variance 1."""
     return standardised(x)[0]
 
@@ -86,7 +86,7 @@ def _(at: tuple[Array], towards: tuple[Array]) -> tuple[Array, Array]:
     return y, rate * (dx - dx.mean(-1, keepdims=True) - y * (y * dx).mean(-1, keepdims=True))
 
 
-def standardised(x: Float[Array, "n m"]) -> tuple[Float[Array, "n m"], Float[Array, "n 1"]]:
+def standardised(x: Float[Array, "*b m"]) -> tuple[Float[Array, "*b m"], Float[Array, "*b 1"]]:
     """Such rows, and by how much they were stretched."""
     x = x - x.mean(-1, keepdims=True)
     rate = jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-5)
@@ -115,7 +115,7 @@ class Perceptron(eqx.Module):
         return self.layers[-1](x).reshape(*before, -1)
 
 
-def stacked(sizes: tuple[int, ...], keys: PRNGKeyArray, normalised: bool = False) -> Perceptron:
+def stacked(sizes: tuple[int, ...], keys: Key[Array, " k"], normalised: bool = False) -> Perceptron:
     """Perceptrons as one, whose inputs and outputs have a leading axis: fewer kernels, and as fast."""
     return jax.tree.map(lambda *w: jnp.stack(w), *(Perceptron(sizes, key, normalised) for key in keys))
 

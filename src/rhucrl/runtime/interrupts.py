@@ -43,7 +43,7 @@ def run(main: Callable[[], int]) -> int:
 
 
 def advise(advice: Callable[[], str]) -> None:
-    """From now on this is what someone is told who stops the program."""
+    """Set what is said, from now on, to whoever stops the program."""
     global _advice
     _advice = advice
 

@@ -31,7 +31,7 @@ def run_side_by_side(commands: Mapping[str, Sequence[str]]) -> dict[str, int]:
         try:
             with start(command, core, stderr=subprocess.STDOUT) as process:
                 started.append(process)
-                if stopping.is_set():  # it began while the others were being told, and has nothing to lose
+                if stopping.is_set():  # it began while the others were being stopped, and has nothing to lose
                     interrupts.end(process)
                 for line in process.stdout or ():
                     print(f"{name} | {line}", end="", flush=True)

@@ -12,7 +12,7 @@ PERIOD = 5.0  # seconds between plain lines
 
 
 class ShowsProgress(Protocol):
-    """Whoever is told how far something is: `n` are done, `text` says how it goes."""
+    """What shows how far something is: `n` are done, `text` says how it goes."""
 
     def update(self, n: int, text: str = "") -> None: ...
 

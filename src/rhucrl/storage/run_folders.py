@@ -105,16 +105,16 @@ def names_of(runs: Sequence[Path], below: Path) -> list[str]:
 
 
 def groups_of(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
-    """The places of configurations that differ in nothing but the seed, by a label of what tells them apart."""
+    """The places of configurations that differ in nothing but the seed, by a label of how they differ."""
     configs, alike = [flat(config) for config in configs], {}
     for i, config in enumerate(configs):
         alike.setdefault(_identity(config), []).append(i)
     firsts = [configs[places[0]] for places in alike.values()]
-    told: list[str] = []
+    telling: list[str] = []
     for name in dict.fromkeys(name for config in firsts for name in config if name != "seed"):
-        if _count(firsts, [*told, name]) > _count(firsts, told):
-            told.append(name)
-    labels = [", ".join(f"{name} {config.get(name)}" for name in told) for config in firsts]
+        if _count(firsts, [*telling, name]) > _count(firsts, telling):
+            telling.append(name)
+    labels = [", ".join(f"{name} {config.get(name)}" for name in telling) for config in firsts]
     return dict(zip(labels, alike.values(), strict=True))
 
 

@@ -126,10 +126,10 @@ def _key_implementation(like: Any) -> Any:
 def _require_same(folder: Path, saved: Mapping[str, str], wanted: Mapping[str, str]) -> None:
     names = [name for name in {**wanted, **saved} if saved.get(name) != wanted.get(name)]
     if names:
-        told = [f"{name} is {saved.get(name, 'absent')}, expected {wanted.get(name, 'nothing')}" for name in names[:3]]
+        found = [f"{name} is {saved.get(name, 'absent')}, expected {wanted.get(name, 'nothing')}" for name in names[:3]]
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         raise UsageError(
-            f"{folder} does not fit: {'; '.join(told)}{more}; use the settings and the version of rhucrl that wrote it"
+            f"{folder} does not fit: {'; '.join(found)}{more}; use the settings and the version of rhucrl that wrote it"
         )
 
 

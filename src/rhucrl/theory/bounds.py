@@ -49,7 +49,7 @@ def information_bound(kernel: Float[np.ndarray, "c c"], count: int, ridge: float
     the one in whole numbers. Multiplicative steps climb towards it, and the gradient bounds what is left.
     """
 
-    def told(share: np.ndarray) -> tuple[float, np.ndarray]:
+    def gathered(share: np.ndarray) -> tuple[float, np.ndarray]:
         """The information of a design, and every place's variance given it."""
         root = np.sqrt(count * share / ridge)
         factor = cho_factor(np.eye(len(kernel)) + root[:, None] * kernel * root, lower=True)
@@ -58,9 +58,9 @@ def information_bound(kernel: Float[np.ndarray, "c c"], count: int, ridge: float
 
     share = np.full(len(kernel), 1 / len(kernel))
     for _ in range(DESIGN_STEPS):
-        _, variance = told(share)
+        _, variance = gathered(share)
         share = share * variance / (share @ variance)
-    information, variance = told(share)
+    information, variance = gathered(share)
     return float(information + count / (2 * ridge) * (variance.max() - share @ variance))
 
 
@@ -80,7 +80,7 @@ def log_complexity_bound(information: float, ridge: float, horizon: int, prior: 
     return steps + math.log10(prior * (1 + 2 * ridge) * max(information, 1e-300))
 
 
-def log_regret_bound(lipschitz: Lipschitz, beta: float, horizon: int, episodes: int, log_complexity: float) -> float:
+def log_regret_bound(lipschitz: Lipschitz, beta: float, horizon: int, episodes: float, log_complexity: float) -> float:
     """R_T <= 4 L_r beta^H C^H H^(3/2) (T Gamma_T)^(1/2) (`thm:exploration:regret:general_regret_bound`)."""
     powers = horizon * (math.log10(max(beta, 1.0)) + math.log10(lipschitz.c))
     roots = 1.5 * math.log10(horizon) + (math.log10(episodes) + log_complexity) / 2

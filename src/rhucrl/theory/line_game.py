@@ -99,25 +99,25 @@ def saddle(noise: float, horizon: int, start: float = FROM) -> Saddle:
 
 
 def ahead(
-    line: LineGame, value: np.ndarray, low: np.ndarray, high: np.ndarray, sign: int
+    game: LineGame, value: np.ndarray, low: np.ndarray, high: np.ndarray, sign: int
 ) -> Float[np.ndarray, "s a k"]:
     """r + the largest (sign 1) or least (-1) E V(x + omega) over x in [low, high]."""
 
     def expected(x: np.ndarray) -> np.ndarray:
-        return sum(np.interp(x + omega, line.nodes, value) for omega in (-line.noise, line.noise)) / 2  # type: ignore
+        return sum(np.interp(x + omega, game.nodes, value) for omega in (-game.noise, game.noise)) / 2  # type: ignore
 
-    kinks = np.concatenate([line.nodes - line.noise, line.nodes + line.noise])
+    kinks = np.concatenate([game.nodes - game.noise, game.nodes + game.noise])
     inside = (kinks > low[..., None]) & (kinks < high[..., None])
     within = np.where(inside, sign * expected(kinks), -np.inf).max(-1)
     ends = np.maximum(sign * expected(low), sign * expected(high))
-    return line.reward + sign * np.maximum(ends, within)
+    return game.reward + sign * np.maximum(ends, within)
 
 
-def plan(line: LineGame, low: np.ndarray, high: np.ndarray, sign: int, choose: Choose) -> Plan:
+def plan(game: LineGame, low: np.ndarray, high: np.ndarray, sign: int, choose: Choose) -> Plan:
     """The horizon backwards; `choose` names both players' actions, given the value of every pair and the step."""
-    value, played = np.zeros(len(line.nodes)), []
-    for h in reversed(range(line.horizon)):
-        q = ahead(line, value, low, high, sign)
+    value, played = np.zeros(len(game.nodes)), []
+    for h in reversed(range(game.horizon)):
+        q = ahead(game, value, low, high, sign)
         agent, answer = choose(q, h)
         value = q[np.arange(len(q)), agent, answer]
         played.append((agent, answer))
@@ -141,25 +141,25 @@ def fixed(agent: np.ndarray, answer: np.ndarray) -> Choose:
 
 
 def play(
-    line: LineGame, agent: np.ndarray, answer: np.ndarray, generator: np.random.Generator
-) -> Int[np.ndarray, "h 3"]:
-    """An episode: the indices of what was met, and y = f + omega at each."""
-    node, met = line.start, []
-    for h in range(line.horizon):
+    game: LineGame, agent: np.ndarray, answer: np.ndarray, generator: np.random.Generator
+) -> Float[np.ndarray, "h 2"]:
+    """An episode: the index of each (s, a, abar) that was met, and y = f + omega there."""
+    node, met = game.start, []
+    for h in range(game.horizon):
         here = node, int(agent[h, node]), int(answer[h, node])
-        y = line.f[here] + line.noise * generator.choice((-1.0, 1.0))
-        place = (np.clip(y, -1, 1) + 1) / 2 * (len(line.nodes) - 1)
-        node = min(int(place) + int(generator.random() < place % 1), len(line.nodes) - 1)
-        met.append((np.ravel_multi_index(here, line.shape), y))
+        y = game.f[here] + game.noise * generator.choice((-1.0, 1.0))
+        place = (np.clip(y, -1, 1) + 1) / 2 * (len(game.nodes) - 1)
+        node = min(int(place) + int(generator.random() < place % 1), len(game.nodes) - 1)
+        met.append((np.ravel_multi_index(here, game.shape), y))
     return np.array(met)
 
 
-def steepest(line: LineGame, x: np.ndarray) -> float:
+def steepest(game: LineGame, x: np.ndarray) -> float:
     """The Lipschitz constant of a function on the lattice, from its steepest edge along each axis."""
-    axes = zip((line.nodes, line.actions, line.answers), range(3), strict=True)
+    axes = zip((game.nodes, game.actions, game.answers), range(3), strict=True)
     slopes = [np.abs(np.diff(x, axis=i)).max() / (axis[1] - axis[0]) for axis, i in axes]
     return float(np.linalg.norm(slopes))
 
 
-def wander(line: LineGame, choices: np.ndarray, values: np.ndarray) -> float:
-    return float(np.abs(np.diff(values[choices], axis=-1)).max() / (line.nodes[1] - line.nodes[0]))
+def wander(game: LineGame, choices: np.ndarray, values: np.ndarray) -> float:
+    return float(np.abs(np.diff(values[choices], axis=-1)).max() / (game.nodes[1] - game.nodes[0]))

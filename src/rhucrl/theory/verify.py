@@ -62,8 +62,8 @@ def gammas(setup: Setup) -> Float[np.ndarray, " T"]:
     if setup.kernel == "linear":
         counts = [setup.horizon * t for t in range(1, setup.episodes + 1)]
         return np.array([theory.linear_information_bound(4, n, setup.ridge) for n in counts])
-    line, kernel = setup.draw(np.random.default_rng(0)), setup.kernels()
-    matrix, powers = kernel(line.z, line.z), 2 ** np.arange(int(np.ceil(np.log2(setup.episodes))) + 1)
+    game, kernel = setup.draw(np.random.default_rng(0)), setup.kernels()
+    matrix, powers = kernel(game.z, game.z), 2 ** np.arange(int(np.ceil(np.log2(setup.episodes))) + 1)
     bounds = [theory.information_bound(matrix, int(n) * setup.horizon, setup.ridge) for n in powers]
     return np.array(bounds)[np.searchsorted(powers, np.arange(1, setup.episodes + 1))]
 
@@ -84,57 +84,57 @@ class Belief(NamedTuple):
         return self.mean - self.beta * self.sigma, self.mean + self.beta * self.sigma
 
 
-def believe(setup: Setup, line: LineGame, rows: np.ndarray, y: np.ndarray, inverse: np.ndarray) -> Belief:
-    kernel, points = setup.kernels(), line.z[rows]
+def believe(setup: Setup, game: LineGame, rows: np.ndarray, y: np.ndarray, inverse: np.ndarray) -> Belief:
+    kernel, points = setup.kernels(), game.z[rows]
     if setup.kernel == "linear" and len(rows):  # four points say all that there is to say
-        points = line.z[rows[posterior.greedy(kernel, line.z[rows], len(rows), posterior.NEGLIGIBLE)]]
-        after = posterior.project(kernel, points, line.z[rows], y, setup.ridge)
+        points = game.z[rows[posterior.greedy(kernel, game.z[rows], len(rows), posterior.NEGLIGIBLE)]]
+        after = posterior.project(kernel, points, game.z[rows], y, setup.ridge)
     else:
         after = posterior.exact(inverse, y, setup.ridge)
-    at = kernel(line.z, points)
-    variance = np.maximum(kernel.diagonal(line.z) - np.square(at @ after.factor.T).sum(-1), 0)
+    at = kernel(game.z, points)
+    variance = np.maximum(kernel.diagonal(game.z) - np.square(at @ after.factor.T).sum(-1), 0)
     beta = theory.beta_t(setup.norm, setup.noise, setup.ridge, setup.delta, after.information)
-    mean, sigma = ((at @ after.weights)[:, 0]).reshape(line.shape), np.sqrt(variance).reshape(line.shape)
+    mean, sigma = ((at @ after.weights)[:, 0]).reshape(game.shape), np.sqrt(variance).reshape(game.shape)
     return Belief(mean, sigma, beta, rows, y, inverse, after.information)
 
 
-def more(setup: Setup, line: LineGame, belief: Belief, new: np.ndarray, y: np.ndarray) -> Belief:
+def more(setup: Setup, game: LineGame, belief: Belief, new: np.ndarray, y: np.ndarray) -> Belief:
     """The belief after an episode: its data are a block of the factor."""
-    kernel, old, z = setup.kernels(), line.z[belief.rows], line.z[new]
+    kernel, old, z = setup.kernels(), game.z[belief.rows], game.z[new]
     inverse = belief.inverse
     if setup.kernel != "linear":
         inverse = posterior.grow(inverse, kernel(old, z), kernel(z, z), setup.ridge)
-    return believe(setup, line, np.concatenate([belief.rows, new]), np.concatenate([belief.y, y]), inverse)
+    return believe(setup, game, np.concatenate([belief.rows, new]), np.concatenate([belief.y, y]), inverse)
 
 
 def trial(setup: Setup, gammas: np.ndarray, generator: np.random.Generator) -> dict[str, np.ndarray]:
     """RH-UCRL on one drawn game: what every episode was, and what the theory said about it."""
-    line, horizon = setup.draw(generator), setup.horizon
-    truth = line.f, line.f, 1
-    best = plan(line, *truth, maximin).value[line.start]
-    belief = believe(setup, line, np.zeros(0, int), np.zeros((0, 1)), np.zeros((0, 0)))
-    told, sharpest = [], np.zeros(3)
+    game, horizon = setup.draw(generator), setup.horizon
+    truth = game.f, game.f, 1
+    best = plan(game, *truth, maximin).value[game.start]
+    belief = believe(setup, game, np.zeros(0, int), np.zeros((0, 1)), np.zeros((0, 0)))
+    rows, sharpest = [], np.zeros(3)
     for episode, gamma in enumerate(gammas):
         low, high = belief.interval
-        agent = plan(line, low, high, 1, maximin).agent
-        answer = plan(line, low, high, -1, against(agent)).answer
+        agent = plan(game, low, high, 1, maximin).agent
+        answer = plan(game, low, high, -1, against(agent)).answer
         models = (low, high, 1), truth, (low, high, -1)
-        j = [plan(line, *model, fixed(agent, answer)).value[line.start] for model in models]
-        worst = plan(line, *truth, against(agent)).value[line.start]
-        met = play(line, agent, answer, generator)
+        j = [plan(game, *model, fixed(agent, answer)).value[game.start] for model in models]
+        worst = plan(game, *truth, against(agent)).value[game.start]
+        met = play(game, agent, answer, generator)
         new = met[:, 0].astype(int)
-        slopes = steepest(line, belief.sigma), wander(line, agent, line.actions), wander(line, answer, line.answers)
+        slopes = steepest(game, belief.sigma), wander(game, agent, game.actions), wander(game, answer, game.answers)
         sharpest = np.maximum(sharpest, slopes)
-        after = more(setup, line, belief, new, met[:, 1:])
+        after = more(setup, game, belief, new, met[:, 1:])
         complexity = theory.log_complexity_bound(gamma, setup.ridge, horizon, 1.0)
-        steep = Lipschitz(*map(float, (steepest(line, line.f), *sharpest, steepest(line, line.reward))))
+        steep = Lipschitz(*map(float, (steepest(game, game.f), *sharpest, steepest(game, game.reward))))
         bound = theory.log_regret_bound(steep, belief.beta, horizon, episode + 1, complexity)
-        reach = np.max(np.abs(line.f - belief.mean) / (belief.beta * belief.sigma))
+        reach = np.max(np.abs(game.f - belief.mean) / (belief.beta * belief.sigma))
         spread = np.square(belief.sigma.ravel()[new]).sum()
-        moves = line.actions[agent[0, line.start]], line.answers[answer[0, line.start]]
-        told.append((belief.beta, reach, *j, best - worst, spread, complexity, after.information, gamma, bound, *moves))
+        moves = game.actions[agent[0, game.start]], game.answers[answer[0, game.start]]
+        rows.append((belief.beta, reach, *j, best - worst, spread, complexity, after.information, gamma, bound, *moves))
         belief = after
-    return dict(zip(NAMES, np.array(told, float).T, strict=True))
+    return dict(zip(NAMES, np.array(rows, float).T, strict=True))
 
 
 NAMES = (
@@ -162,8 +162,8 @@ def verify(setup: Setup, progress: Any) -> dict[str, Any]:
 
 def beside_saddle(setup: Setup, t: dict[str, np.ndarray]) -> dict[str, Any]:
     """The closed form, the lattice's value, and what was learned: the output policy's worst case, the last actions."""
-    exact, line = saddle(setup.noise, setup.horizon), lines.linear_quadratic(setup.noise, setup.horizon)
-    here, value = line.nodes[line.start], plan(line, line.f, line.f, 1, maximin).value[line.start]
+    exact, game = saddle(setup.noise, setup.horizon), lines.linear_quadratic(setup.noise, setup.horizon)
+    here, value = game.nodes[game.start], plan(game, game.f, game.f, 1, maximin).value[game.start]
     moves = {name: estimate(t[f"first_{name}"][:, -1])._asdict() for name in ("action", "answer")}
     return moves | {
         "closed_form": exact._asdict(), "closed_action": -exact.agent * here, "closed_answer": exact.adversary * here,

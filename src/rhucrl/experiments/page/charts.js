@@ -141,8 +141,8 @@ class Chart {
       const i = s.x.indexOf(x), y = s.y?.[i] ?? null, low = s.low?.[i] ?? null;
       if (i < 0 || (y === null && low === null)) return "";
       const range = low === null ? "" : `${show(low, digits)} to ${show(s.high[i], digits)}`;
-      const told = y === null || s.style === "band" ? range : show(y, digits) + (range && ` (${range})`);
-      return `<span style="--colour:${colour(s.color)}"><i></i>${escape(s.name)}<em>${told}</em></span>`;
+      const shown = y === null || s.style === "band" ? range : show(y, digits) + (range && ` (${range})`);
+      return `<span style="--colour:${colour(s.color)}"><i></i>${escape(s.name)}<em>${shown}</em></span>`;
     });
     this.tip.innerHTML = `<b>${escape(this.spec.x)} ${show(x, this.spec.xdigits)}</b>${rows.join("")}`;
     const left = a.x(x) + 14 + this.tip.offsetWidth > a.width ? a.x(x) - 14 - this.tip.offsetWidth : a.x(x) + 14;

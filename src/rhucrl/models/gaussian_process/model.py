@@ -128,7 +128,7 @@ class GaussianProcessModel(AbstractModel):
 class PosteriorMemory(NamedTuple):
     """What the next update needs beyond the model, bit for bit."""
 
-    inverse: UInt32[Array, "m 2m"]
+    inverse: UInt32[Array, "m 2*m"]
     """L^-1 in double precision, as pairs of words: JAX's own doubles are off."""
     rows: Int[Array, " m"]
     """Where the points are in the replay, one after the other."""
@@ -258,9 +258,9 @@ def doubled(tree: Any) -> Any:
     return jax.tree.map(lambda x: np.asarray(x, np.float64), tree)
 
 
-def doubles(pairs: UInt32[Array, "m 2m"]) -> Float[np.ndarray, "m m"]:
+def doubles(pairs: UInt32[Array, "m 2*m"]) -> Float[np.ndarray, "m m"]:
     return np.ascontiguousarray(np.asarray(pairs)).view(np.float64)
 
 
-def words(x: Float[np.ndarray, "m m"]) -> UInt32[Array, "m 2m"]:
+def words(x: Float[np.ndarray, "m m"]) -> UInt32[Array, "m 2*m"]:
     return jnp.asarray(np.ascontiguousarray(x).view(np.uint32))

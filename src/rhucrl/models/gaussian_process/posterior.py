@@ -19,8 +19,6 @@ from rhucrl.models.gaussian_process.kernels import Kernel
 JITTER = 1e-10  # on a kernel matrix without noise
 NEGLIGIBLE = 1e-3  # a point whose variance is so small a share of lambda teaches nothing
 
-Matrix = Float[np.ndarray, "n m"]
-
 
 class Posterior(NamedTuple):
     """mean(z) = k(z) weights; sigma^2(z) = k(z, z) - |factor k(z)|^2, with k(z) at the points."""
@@ -31,7 +29,9 @@ class Posterior(NamedTuple):
     """I(f_Z; y_Z) of one output (`eq:info_gain_gp`); of projected data, an upper bound."""
 
 
-def grow(inverse: Matrix, across: Matrix, corner: Matrix, ridge: float) -> Matrix:
+def grow(
+    inverse: Float[np.ndarray, "n n"], across: Float[np.ndarray, "n m"], corner: Float[np.ndarray, "m m"], ridge: float
+) -> Float[np.ndarray, "n+m n+m"]:
     """L^-1 with a block more: `across` = k(old, new), `corner` = k(new, new)."""
     n, m = across.shape
     b = inverse @ across
@@ -43,13 +43,13 @@ def grow(inverse: Matrix, across: Matrix, corner: Matrix, ridge: float) -> Matri
     return grown
 
 
-def exact(inverse: Matrix, y: Matrix, ridge: float) -> Posterior:
+def exact(inverse: Float[np.ndarray, "n n"], y: Float[np.ndarray, "n p"], ridge: float) -> Posterior:
     """The posterior of the data whose factor's inverse is given (`eq:posterior_mean`, `eq:posterior_variance`)."""
     information = -np.log(np.diag(inverse)).sum() - len(y) / 2 * np.log(ridge)
     return Posterior(inverse.T @ (inverse @ y), inverse, float(information))
 
 
-def greedy(kernel: Kernel, z: Matrix, most: int, least: float) -> Int[np.ndarray, " m"]:
+def greedy(kernel: Kernel, z: Float[np.ndarray, "n d"], most: int, least: float) -> Int[np.ndarray, " m"]:
     """The rows of `z` that are, one after the other, the least known given those before; none below `least`."""
     variance, rows = kernel.diagonal(z), np.zeros((most, len(z)))
     chosen: list[int] = []
@@ -62,7 +62,10 @@ def greedy(kernel: Kernel, z: Matrix, most: int, least: float) -> Int[np.ndarray
     return np.array(chosen, int)
 
 
-def project(kernel: Kernel, points: Matrix, z: Matrix, y: Matrix, ridge: float) -> Posterior:
+def project(
+    kernel: Kernel, points: Float[np.ndarray, "m d"], z: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n p"],
+    ridge: float,
+) -> Posterior:  # fmt: skip
     """The posterior of all data, seen through the points.
 
     The features phi(z) = L^-1 k(z), with L the factor of the points' own matrix, have the posterior precision
@@ -79,6 +82,6 @@ def project(kernel: Kernel, points: Matrix, z: Matrix, y: Matrix, ridge: float) 
     return Posterior(weights, lower(factor), float((np.log1p(values).sum() + unseen / ridge) / 2))
 
 
-def lower(factor: Matrix) -> Matrix:
+def lower(factor: Float[np.ndarray, "m m"]) -> Float[np.ndarray, "m m"]:
     """A lower triangular matrix with the same F^T F: half of it need not be multiplied."""
     return np.tril(np.linalg.qr(factor[:, ::-1])[1][::-1, ::-1])

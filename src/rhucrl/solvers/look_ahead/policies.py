@@ -17,7 +17,8 @@ from rhucrl.envs.game import Game
 from rhucrl.hallucination import choose_eta, hallucinate
 from rhucrl.models.base import AbstractModel
 from rhucrl.networks.critics import Critic
-from rhucrl.solvers.look_ahead.backup import SolverNumbers, settle, slope, stateless, unit, value
+from rhucrl.solvers.base import SolverNumbers
+from rhucrl.solvers.look_ahead.backup import settle, slope, stateless, unit, value
 
 HOLDS = (0.5, 0.25, 0.25)  # weights of holding a pair of candidates for 1, 2, 3 steps: a lambda-return, lambda = .5
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from rhucrl.attacks.families import AbstractFound
 from rhucrl.attacks.worst_case import AttackFinding, load_adversary
 from rhucrl.errors import UsageError
 from rhucrl.storage.trees import dump, explained, write_file
@@ -34,8 +35,8 @@ class Folder:
                 self.record = json.loads((path / RECORD).read_bytes())
         for name, value in task.items():
             if self.record["task"].get(name) != value:
-                told = f"{path} holds an attack with another {name} ({self.record['task'].get(name)!r}, not {value!r})"
-                raise UsageError(f"{told}: remove it, or choose another folder with --save")
+                other = f"{path} holds an attack with another {name} ({self.record['task'].get(name)!r}, not {value!r})"
+                raise UsageError(f"{other}: remove it, or choose another folder with --save")
 
     def get(self, name: str) -> AttackFinding | None:
         row = self.record["findings"].get(name)
@@ -44,7 +45,7 @@ class Folder:
         return AttackFinding(load_adversary(self.path / name), tuple(row["returns"]), row["steps"], row["cpu"])
 
     def put(self, name: str, finding: AttackFinding) -> None:
-        if hasattr(finding.adversary, "save"):
+        if isinstance(finding.adversary, AbstractFound):
             finding.adversary.save(self.path / name)
         row = {"returns": finding.returns, "steps": finding.steps, "cpu": round(finding.cpu, 2)}
         self.record["findings"][name] = row

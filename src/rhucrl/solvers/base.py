@@ -12,8 +12,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from rhucrl.algorithms import EVERY
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
+from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.models.base import AbstractModel
-from rhucrl.networks.policies import Nobody
+from rhucrl.networks.policies import AbstractAdversary, AbstractPolicy, Nobody
 from rhucrl.replay import Replay
 
 State = TypeVar("State")
@@ -24,32 +25,37 @@ class Players(Protocol):
     """The agent's policy pi_t, the adversary's response to it, and the adversary of the agent's own problem."""
 
     @property
-    def policy(self) -> Any: ...
+    def policy(self) -> AbstractPolicy: ...
 
     @property
-    def response(self) -> Any: ...
+    def response(self) -> AbstractAdversary: ...
 
     @property
-    def own(self) -> Any: ...
+    def own(self) -> AbstractAdversary: ...
 
 
 class Pair(NamedTuple):
     """The agent's policy and one adversary, which stands for both."""
 
-    policy: Any
-    response: Any
+    policy: AbstractPolicy
+    response: AbstractAdversary
 
     @property
-    def own(self) -> Any:
+    def own(self) -> AbstractAdversary:
         return self.response
 
 
-def deployed(algo: str, pair: Players, game: Game) -> Any:
+def deployed(algo: str, pair: Players, game: Game) -> AbstractAdversary:
     """The adversary pibar_t that plays the real episodes: the response, that of the agent's own problem, or nobody."""
     choice = EVERY[algo].deployed
     if choice == "none":
         return Nobody(game.neutral)
     return pair.response if choice == "response" else pair.own
+
+
+def training_env(config: TrainConfig, env: ZeroSumEnv) -> ZeroSumEnv:
+    """An algorithm without an opponent learns on the nominal system."""
+    return env if EVERY[config.algo].opponent else env.at(0.0)
 
 
 class SolverNumbers(NamedTuple):

@@ -14,7 +14,7 @@ from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
 from rhucrl.models.base import AbstractModel
 from rhucrl.networks.layers import Perceptron, twice
-from rhucrl.networks.policies import Answer, Gaussian, Normaliser
+from rhucrl.networks.policies import AbstractPolicy, Answer, Gaussian, Normaliser
 from rhucrl.replay import Replay
 from rhucrl.runtime.compilation import compiled
 from rhucrl.solvers.actor_critic import update as actor_critic
@@ -117,7 +117,7 @@ def judged(
     game, pair, keys = solver.game, solver.players(model, state, numbers), jax.random.split(key)
     here, scale = world(game, model, replay), unit(game, numbers.discount)
 
-    def contest(policy: Gaussian) -> Contest:
+    def contest(policy: AbstractPolicy) -> Contest:
         own = Answer(Gaussian(state.agent.networks.adversary, state.normaliser, game.adversary))
         up, down = (slope(here, problem.targets, scale, numbers) for problem in (state.agent, state.response))
         sides = (policy, deployed(solver.config.algo, pair, game), own, corners(game)[:8], up, down)

@@ -28,6 +28,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from rhucrl.envs.game import Box, Game, chosen
 from rhucrl.hallucination import hallucinate, sampled
 from rhucrl.models.base import AbstractModel
+from rhucrl.networks.policies import AbstractAdversary, AbstractPolicy
 from rhucrl.solvers.look_ahead.candidates import lattice, vertices_and_centre
 from rhucrl.solvers.look_ahead.value_iteration import pick
 
@@ -90,7 +91,7 @@ class Search(NamedTuple):
     plans: Float[Array, "m h qg"]
 
 
-class Planning(eqx.Module):
+class Planning(AbstractPolicy):
     """The agent that plans: a policy with a memory, or without it a batched function of observations.
 
     `agent_eta` and `response_eta` are the entries of the algorithm's row. `value` is added at the end of a plan.
@@ -109,7 +110,6 @@ class Planning(eqx.Module):
     opponent: bool = eqx.field(static=True, default=True)
 
     def fresh(self) -> Thought:
-        """The memory at the start of an episode."""
         h, p, q, qbar = self.size.horizon, self.game.predicted_size, self.game.agent.size, self.game.adversary.size
         mine = jnp.zeros((h, q + self.feedback + p * abs(self.agent_eta)))
         answer = jnp.zeros((h, qbar + p * abs(self.response_eta)))
@@ -146,11 +146,14 @@ class Planning(eqx.Module):
         return jax.vmap(lambda o: self.act(self.fresh(), o)[1])(flat).reshape(*obs.shape[:-1], -1)
 
 
-class Answering(eqx.Module):
+class Answering(AbstractAdversary):
     """The adversary of a planner: what its thoughts say the adversary will do (`own`: in the agent's own problem)."""
 
     planning: Planning
     own: bool = eqx.field(static=True, default=False)
+
+    def reply(self, memory: Thought, obs: Float[Array, " p"], action: Float[Array, " q"]) -> Float[Array, " qbar"]:
+        return self.read(memory)
 
     def read(self, thought: Thought) -> Float[Array, " qbar"]:
         box = self.planning.game.adversary

@@ -15,7 +15,6 @@ from rhucrl.envs.game import Box, Game, JaxGame, chosen
 from rhucrl.errors import UsageError
 from rhucrl.hallucination import hallucinate, sampled
 from rhucrl.models.base import AbstractModel
-from rhucrl.play import act, fresh, reply
 from rhucrl.replay import Replay
 from rhucrl.runtime.compilation import compiled
 from rhucrl.solvers.actor_critic.update import world
@@ -106,8 +105,8 @@ def imagined(algo: str, policy: Planning, place: Planning, kinds: Array, key: PR
             obs, alive, memory = carry
             keys = jax.random.split(key, 3)
             seen = obs[: game.observation.size]
-            memory, action = act(policy, memory, seen)
-            adversary = reply(opponent, memory, seen, action)
+            memory, action = policy.act(memory, seen)
+            adversary = opponent.reply(memory, seen, action)
             executed = chosen(game.execute(action, adversary), jax.random.uniform(keys[0]))
             noise = jax.random.normal(keys[1], obs.shape)
             up = memory.mine[0, q + policy.feedback :] if policy.agent_eta else jnp.zeros_like(obs)
@@ -120,7 +119,7 @@ def imagined(algo: str, policy: Planning, place: Planning, kinds: Array, key: PR
             reward = alive * game.reward(obs, executed, adversary, following)
             return (following, alive * (1 - game.over(following)), memory), reward
 
-        start = game.starts(jax.random.key(0), 1)[0], jnp.float32(1), fresh(policy)
+        start = game.starts(jax.random.key(0), 1)[0], jnp.float32(1), policy.fresh()
         return jax.lax.scan(step, start, jax.random.split(key, game.horizon))[1].sum()
 
     return jax.vmap(episode)(kinds, jax.random.split(key, kinds.shape[0]))

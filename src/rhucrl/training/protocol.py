@@ -23,7 +23,7 @@ from rhucrl.replay import Replay
 from rhucrl.runtime.compilation import compiled
 from rhucrl.runtime.timing import timed
 from rhucrl.solvers.actor_critic.solver import ActorCriticSolver
-from rhucrl.solvers.base import AbstractSolver, SolverNumbers, Value, deployed
+from rhucrl.solvers.base import AbstractSolver, Players, SolverNumbers, Value, deployed, training_env
 from rhucrl.solvers.look_ahead.backup import unit
 from rhucrl.solvers.look_ahead.solver import LookAheadSolver
 from rhucrl.solvers.planner.solver import PlannerSolver
@@ -46,18 +46,13 @@ class TrainingState(NamedTuple):
     """The ensemble's optimiser; a Gaussian process' memory."""
     learner: Any
     replay: Replay
-    last: Any
-    output: Any
+    last: Players
+    output: Players
     output_bound: Float[Array, ""]
     """The lowest J^(p) that any episode gave the output policy."""
     output_return: Float[Array, ""]
     """The best real return of the policies that J^(p) could not tell from it."""
     output_episode: Array
-
-
-def training_env(config: TrainConfig, env: ZeroSumEnv) -> ZeroSumEnv:
-    """An algorithm without an opponent learns on the nominal system."""
-    return env if ALGORITHMS[config.algo].opponent else env.at(0.0)
 
 
 def solver_of(config: TrainConfig, game: Game) -> AbstractSolver:

@@ -22,7 +22,7 @@ from rhucrl.replay import Transitions
 from rhucrl.runtime.compilation import compiled
 from rhucrl.solvers.actor_critic import update as actor_critic
 from rhucrl.solvers.actor_critic.update import unit, values, world
-from rhucrl.solvers.look_ahead.backup import SolverNumbers
+from rhucrl.solvers.base import SolverNumbers
 from rhucrl.training import protocol
 from rhucrl.training.loop import env_of
 

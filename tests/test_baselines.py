@@ -230,8 +230,8 @@ def test_a_run_goes_on_to_the_same_numbers_and_can_be_attacked(algo, env, tmp_pa
     def replayed(env, adversary):
         """The returns of the agent's own actions, step by step, on the episodes that an attack is judged by."""
         fresh = attack.seeds(0, 1, len(case.calm))
-        act = lambda obs: (agent.predict(obs, deterministic=True)[0], np.asarray(adversary(obs, 0)))  # noqa: E731
-        return [sum(step.reward for step in episodes.steps(env, act, seed)) for seed in fresh]
+        players = lambda obs: agent.predict(obs, deterministic=True)[0], lambda obs: np.asarray(adversary(obs, 0))
+        return [sum(step.reward for step in episodes.steps(env, *players, seed)) for seed in fresh]
 
     assert case.calm == pytest.approx(replayed(world.at(0.0), lambda obs, time: world.neutral), rel=1e-3)
     assert case.findings["constant"].returns == pytest.approx(replayed(world, case.adversary), rel=1e-3)

@@ -123,7 +123,7 @@ def test_in_the_true_model_every_bound_is_the_real_return(case):
     """Without uncertainty eta chooses among nothing, and what is imagined is the episode that was played."""
     told = run(case)
     pair = told.states[3].last
-    here = look_ahead.contest(told.config, pair.policy, pair, KnownModel(told.game))
+    here = look_ahead.contest(told.config.algo, pair.policy, pair, KnownModel(told.game))
     lanes = [(who, bounds.DEPLOYED) for who in (bounds.OPTIMIST, bounds.NOBODY, bounds.MEMBER, bounds.PESSIMIST)]
     returns = jax.jit(lambda key: bounds.rollouts(here, lanes, key))(jax.random.key(0))
     np.testing.assert_allclose(returns, told.metrics[3]["return"], rtol=1e-4)
@@ -132,7 +132,7 @@ def test_in_the_true_model_every_bound_is_the_real_return(case):
 def test_the_optimist_follows_the_agents_critic_and_the_pessimist_the_responses():
     told = run("rh-ucrl")
     game, learner, pair = told.game, told.states[3].learner, told.states[3].last
-    here, obs = look_ahead.contest(told.config, pair.policy, pair, told.states[2].model), told.rows(3).obs
+    here, obs = look_ahead.contest(told.config.algo, pair.policy, pair, told.states[2].model), told.rows(3).obs
     for slope, problem in ((here.up, learner.agent), (here.down, learner.response)):
 
         def worth(obs, critic=problem.average):

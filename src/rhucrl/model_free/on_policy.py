@@ -13,16 +13,13 @@ from rhucrl.algorithms import MODEL_FREE
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game, JaxGame
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
-from rhucrl.model_free.off_policy import training_env
 from rhucrl.model_free.ppo import EpisodeBatch, PPONumbers, PPOPlayer, begin, improve
 from rhucrl.networks.policies import Answer, Gaussian, Nobody, Normaliser
 from rhucrl.play import scan_steps, seed_of, steps
 from rhucrl.runtime.compilation import compiled
 from rhucrl.runtime.timing import timed
 from rhucrl.solvers.actor_critic.update import unit
-from rhucrl.solvers.base import Pair
-
-__all__ = ["OnPolicyState", "episode", "fresh", "initial", "training_env"]
+from rhucrl.solvers.base import Pair, training_env
 
 
 class Pending(NamedTuple):
@@ -91,41 +88,34 @@ def episode(config: TrainConfig, env: ZeroSumEnv, state: OnPolicyState, index: i
     place = index % config.solver.rollouts
     played = played._replace(who=jnp.float32(who))
     pending = jax.tree.map(lambda all, one: all.at[place].set(one), state.pending, played)
-    told = {"return": float(played.reward.sum()), "steps": int(played.alive.sum())}
+    metrics = {"return": float(played.reward.sum()), "steps": int(played.alive.sum())}
     state = state._replace(pending=pending)
     if place == config.solver.rollouts - 1:
         state, learned = timed("solving", learn, config, game, state)
-        told |= {name: float(x) for name, x in learned.items()}
+        metrics |= {name: float(x) for name, x in learned.items()}
     state = state._replace(output_episode=jnp.int32(index))
-    return state, {"episode": index, **told, "output_episode": index}
+    return state, {"episode": index, **metrics, "output_episode": index}
 
 
 def learn(config: TrainConfig, game: Game, state: OnPolicyState) -> tuple[OnPolicyState, dict]:
     """PPO for the agent on the episodes that count for it, and for each adversary on those that it has played."""
     row, pending, units = MODEL_FREE[config.algo], state.pending, normaliser(game)
-    parts = (
-        config.solver.discount,
-        config.solver.trace,
-        config.solver.learning_rate,
-        config.solver.clip,
-        config.solver.divergence,
-    )
-    numbers, scale = PPONumbers(*(jnp.float32(x) for x in parts)), unit(game, jnp.float32(config.solver.discount))
-    everyone = jnp.ones(config.solver.rollouts)
-    chosen = worst(pending.reward.sum(1), config.solver.kept) if row.worst_only else everyone
-    mine = EpisodeBatch(pending.obs, pending.agent, pending.reward / scale, pending.alive, pending.ended)
-    agent, told = improve(state.agent, units, mine, chosen, numbers, config.solver.passes)
-    theirs = mine._replace(noise=pending.adversary, reward=-mine.reward)
+    its = config.solver
+    numbers = PPONumbers(*map(jnp.float32, (its.discount, its.trace, its.learning_rate, its.clip, its.divergence)))
+    chosen = worst(pending.reward.sum(1), its.kept) if row.worst_only else jnp.ones(its.rollouts)
+    reward = pending.reward / unit(game, jnp.float32(its.discount))
+    batch = EpisodeBatch(pending.obs, pending.agent, reward, pending.alive, pending.ended)
+    agent, metrics = improve(state.agent, units, batch, chosen, numbers, its.passes)
+    opposite = batch._replace(noise=pending.adversary, reward=-reward)
     adversaries = list(state.adversaries)
     for i, player in enumerate(adversaries):
         share = (pending.who == i).astype(jnp.float32)
         if share.sum() > 0:
-            adversaries[i], heard = improve(player, units, theirs, share, numbers, config.solver.passes)
-            told |= {f"adversary_{name}": x for name, x in heard.items()}
+            adversaries[i], losses = improve(player, units, opposite, share, numbers, its.passes)
+            metrics |= {f"adversary_{name}": x for name, x in losses.items()}
     pair = pair_of(game, agent, adversaries)
-    return OnPolicyState(
-        agent, adversaries, jax.tree.map(jnp.zeros_like, pending), pair, pair, state.output_episode
-    ), told
+    pending = jax.tree.map(jnp.zeros_like, pending)
+    return OnPolicyState(agent, adversaries, pending, pair, pair, state.output_episode), metrics
 
 
 def worst(returns: Float[Array, " n"], share: float) -> Float[Array, " n"]:
@@ -137,16 +127,16 @@ def worst(returns: Float[Array, " n"], share: float) -> Float[Array, " n"]:
 @compiled()
 def in_jax(game: JaxGame, policy: Gaussian, opponent: Gaussian | None, held: Array, key: PRNGKeyArray) -> Pending:
     keys, boxes = jax.random.split(key, 4), (game.agent, game.adversary)
-    mine, theirs = (jax.random.normal(k, (game.horizon, box.size)) for k, box in zip(keys[:2], boxes, strict=True))
+    noises = [jax.random.normal(k, (game.horizon, box.size)) for k, box in zip(keys[:2], boxes, strict=True)]
 
     def players(memory: tuple[()], obs: Array, time: Array) -> tuple[tuple[()], Array, Array]:
-        adversary = held if opponent is None else opponent.sample(obs, theirs[time])[0]
-        return memory, policy.sample(obs, mine[time])[0], adversary
+        adversary = held if opponent is None else opponent.sample(obs, noises[1][time])[0]
+        return memory, policy.sample(obs, noises[0][time])[0], adversary
 
     path = scan_steps(game, players, (), keys[3], keys[2])
     obs, ended = jnp.concatenate([path.obs, path.following[-1:]]), path.alive & game.terminated(path.following)
     alive, ended = (x.astype(jnp.float32) for x in (path.alive, ended))
-    return Pending(obs, mine, theirs, path.reward, alive, ended, jnp.float32(0))
+    return Pending(obs, noises[0], noises[1], path.reward, alive, ended, jnp.float32(0))
 
 
 def on_host(
@@ -155,14 +145,17 @@ def on_host(
     game, seed = env.game, seed_of(key)
     generator, t = np.random.default_rng(seed), game.horizon
     noises = [generator.standard_normal((t, box.size), np.float32) for box in (game.agent, game.adversary)]
-    mine, theirs = policy.on_host(), opponent.on_host() if opponent is not None else None
+    agent, adversary = policy.on_host(), opponent.on_host() if opponent is not None else None
     obs, columns = np.zeros((t + 1, game.observation.size), np.float32), np.zeros((3, t), np.float32)
     time = 0
 
-    def act(seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return mine(seen, noises[0][time]), held if theirs is None else theirs(seen, noises[1][time])
+    def act(seen: np.ndarray) -> np.ndarray:
+        return agent(seen, noises[0][time])
 
-    for step in steps(env, act, seed):
+    def answer(seen: np.ndarray) -> np.ndarray:
+        return held if adversary is None else adversary(seen, noises[1][time])
+
+    for step in steps(env, act, answer, seed):
         obs[time], obs[time + 1] = step.obs, step.following
         columns[:, time] = step.reward, 1.0, step.terminated
         time += 1

@@ -7,12 +7,13 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from rhucrl import envs
 from rhucrl.algorithms import MODEL_FREE
@@ -22,9 +23,12 @@ from rhucrl.envs.stored import game_of, is_game_of, is_own, record_of
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.errors import SimulationError, UsageError
 from rhucrl.model_free import off_policy, on_policy
+from rhucrl.model_free.off_policy import OffPolicyState
+from rhucrl.model_free.on_policy import OnPolicyState
 from rhucrl.models.gaussian_process import model as gaussian_process
 from rhucrl.runtime.progress import ShowsProgress
 from rhucrl.runtime.timing import Clock, timed
+from rhucrl.solvers.base import Players
 from rhucrl.storage.runs import Run
 from rhucrl.storage.trees import load_tree, read_meta
 from rhucrl.training import protocol
@@ -38,21 +42,32 @@ class Silent:
         pass
 
 
-PROTOCOLS: dict[str, Any] = {"off-policy": off_policy, "on-policy": on_policy}
 PLACE = ("setting", "strength", "scope", "mixture", "reward", "action_cost", "horizon")
-State = Any  # of one of the protocols
+State = protocol.TrainingState | OffPolicyState | OnPolicyState
 After = Callable[[State, dict[str, Any]], Any]
 
 
-def protocol_of(config: TrainConfig) -> Any:
-    """The module that plays and learns: it has `initial`, `fresh` and `episode`."""
+class Learner(Protocol):
+    """What plays episodes and learns from them: a module for each kind of algorithm."""
+
+    def initial(self, config: TrainConfig, env: ZeroSumEnv) -> State: ...
+
+    def fresh(self, config: TrainConfig, game: Game, capacity: int, key: Array) -> State: ...
+
+    def episode(self, config: TrainConfig, env: ZeroSumEnv, state: Any, index: int) -> tuple[State, dict]: ...
+
+
+PROTOCOLS: dict[str, Learner] = {"off-policy": off_policy, "on-policy": on_policy}
+
+
+def protocol_of(config: TrainConfig) -> Learner:
     return PROTOCOLS[MODEL_FREE[config.algo].learner] if config.algo in MODEL_FREE else protocol
 
 
 class SavedPolicy(NamedTuple):
     """What a policy's folder holds: the two players, and the game that they were made for."""
 
-    players: Any
+    players: Players
     game: Game
 
 
@@ -180,8 +195,8 @@ def demand_numbers(metrics: dict[str, Any]) -> None:
     """A run that has diverged ends before it overwrites what was good."""
     lost = [name for name, value in metrics.items() if isinstance(value, float) and math.isnan(value)]
     if lost:
-        told = f"learning has diverged in episode {metrics['episode']}: {lost[0]} is not a number"
-        raise SimulationError(f"{told}; the run is kept as it was: try a smaller --learning-rate or another seed")
+        diverged = f"learning has diverged in episode {metrics['episode']}: {lost[0]} is not a number"
+        raise SimulationError(f"{diverged}; the run is kept as it was: try a smaller --learning-rate or another seed")
 
 
 def remark(config: TrainConfig, metrics: dict[str, Any]) -> str:
@@ -201,14 +216,14 @@ def config_of(folder: Path, options: dict[str, Any]) -> TrainConfig:
 
 def without_room(state: State, capacity: int) -> State:
     """The same state, its store without the room that is still empty: that would only take time to write."""
-    if not hasattr(state, "replay"):
+    if isinstance(state, OnPolicyState):
         return state
     return state._replace(replay=jax.tree.map(lambda x: np.asarray(x)[:capacity] if x.ndim else x, state.replay))
 
 
 def with_room(state: State, like: State) -> State:
     """The same state with a store as large as that of `like`, if it has one."""
-    if not hasattr(state, "replay"):
+    if isinstance(state, OnPolicyState) or isinstance(like, OnPolicyState):
         return state
     more = like.replay.capacity - state.replay.capacity
 

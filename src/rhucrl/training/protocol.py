@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +15,6 @@ from rhucrl.algorithms import ALGORITHMS
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game, JaxGame
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
-from rhucrl.errors import UsageError
 from rhucrl.models import calibration, ensemble, known
 from rhucrl.models.base import AbstractModel
 from rhucrl.models.gaussian_process import model as gaussian_process
@@ -22,18 +22,20 @@ from rhucrl.play import Episode, acting, play_in_jax, play_on_host
 from rhucrl.replay import Replay
 from rhucrl.runtime.compilation import compiled
 from rhucrl.runtime.timing import timed
-from rhucrl.solvers.actor_critic import solver as pathwise
-from rhucrl.solvers.base import deployed
-from rhucrl.solvers.look_ahead import solver as look_ahead
-from rhucrl.solvers.look_ahead.backup import SolverNumbers, unit
-from rhucrl.solvers.planner import solver as receding
+from rhucrl.solvers.actor_critic.solver import ActorCriticSolver
+from rhucrl.solvers.base import AbstractSolver, Players, SolverNumbers, Value, deployed, training_env
+from rhucrl.solvers.look_ahead.backup import unit
+from rhucrl.solvers.look_ahead.solver import LookAheadSolver
+from rhucrl.solvers.planner.solver import PlannerSolver
 from rhucrl.training import theory_log
 
 TIE = 0.05  # a difference in J^(p) or returns that says nothing, in units of the critics: the later policy is output
 HEADS = 5  # bootstrap weights of a transition that no ensemble is fitted to
 THEORY = ("norm", "delta", "epsilon", "lipschitz", "oracle")  # options that no program depends on
 MODELS = {"ensemble": ensemble.create, "gp": gaussian_process.create, "known": known.create}
-SOLVERS: dict[str, Any] = {"look-ahead": look_ahead, "actor-critic": pathwise, "planner": receding}
+SOLVERS: dict[str, Callable[[TrainConfig, Game], AbstractSolver]] = {
+    "look-ahead": LookAheadSolver, "actor-critic": ActorCriticSolver, "planner": PlannerSolver,
+}  # fmt: skip
 
 
 class TrainingState(NamedTuple):
@@ -44,8 +46,8 @@ class TrainingState(NamedTuple):
     """The ensemble's optimiser; a Gaussian process' memory."""
     learner: Any
     replay: Replay
-    last: Any
-    output: Any
+    last: Players
+    output: Players
     output_bound: Float[Array, ""]
     """The lowest J^(p) that any episode gave the output policy."""
     output_return: Float[Array, ""]
@@ -53,14 +55,9 @@ class TrainingState(NamedTuple):
     output_episode: Array
 
 
-def training_env(config: TrainConfig, env: ZeroSumEnv) -> ZeroSumEnv:
-    """An algorithm without an opponent learns on the nominal system."""
-    return env if ALGORITHMS[config.algo].opponent else env.at(0.0)
-
-
-def solver_of(config: TrainConfig, game: Game) -> Any:
-    """The module that solves both problems."""
-    return SOLVERS[config.solver.kind]
+def solver_of(config: TrainConfig, game: Game) -> AbstractSolver:
+    """What solves both problems."""
+    return SOLVERS[config.solver.kind](config, game)
 
 
 def numbers(config: TrainConfig, episode: int) -> SolverNumbers:
@@ -92,20 +89,17 @@ def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> 
     keys = jax.random.split(key, 3)
     p, q, qbar = game.predicted_size, game.agent.size, game.adversary.size
     solver = solver_of(config, game)
-    learner = solver.begin(config, game, keys[:2])
+    learner = solver.begin(keys[:2])
     model, memory = MODELS[config.model.kind](config, game, keys[2])
     replay = store.empty(capacity, (p, q, qbar), getattr(config.model, "heads", HEADS))
-    pair = solver.players(config, game, model, learner, numbers(config, 0))
+    pair = solver.players(model, learner, numbers(config, 0))
     lowest = jnp.float32(-jnp.inf)
     return TrainingState(model, memory, learner, replay, pair, pair, lowest, lowest, jnp.int32(-1))
 
 
-def value(config: TrainConfig, game: Game, state: TrainingState) -> Any:
+def value(config: TrainConfig, game: Game, state: TrainingState) -> Value:
     """The critic of the agent's problem, as a batched function of observations."""
-    its = solver_of(config, game)
-    if not hasattr(its, "worth"):
-        raise UsageError("a planner learns no critic: take the value of an agent that has learned with networks")
-    return its.worth(config, game, state.model, state.replay, state.learner, numbers(config, 0))
+    return solver_of(config, game).value(state.model, state.replay, state.learner, numbers(config, 0))
 
 
 def select(
@@ -113,10 +107,10 @@ def select(
 ) -> tuple[TrainingState, dict]:
     """Solve both problems in the current model (`eq:rhucrl`), and estimate J of what came out."""
     keys, solver = jax.random.split(key, 3), solver_of(config, game)
-    here = config, game, state.model, state.replay
+    here = state.model, state.replay
     learner, losses = timed("solving", solver.improve, *here, state.learner, numbers, keys[:2])
     j = timed("evaluating", solver.judge, *here, learner, state.output.policy, numbers, keys[2])
-    pair = solver.players(config, game, state.model, learner, numbers)
+    pair = solver.players(state.model, learner, numbers)
     return state._replace(learner=learner, last=pair), j | losses
 
 

@@ -25,8 +25,8 @@ from rhucrl.models.base import AbstractModel
 from rhucrl.networks.layers import Perceptron, twice, twins
 from rhucrl.networks.policies import Gaussian, Normaliser
 from rhucrl.replay import Replay, statistics
+from rhucrl.solvers.base import SolverNumbers
 from rhucrl.solvers.bounds import Slope
-from rhucrl.solvers.look_ahead.backup import SolverNumbers
 from rhucrl.solvers.look_ahead.value_iteration import pick, towards
 
 SOFTNESS = 0.04  # of an end, for gradients, in units of a game's margin; a softer one pays for staying far from it

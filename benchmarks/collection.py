@@ -66,7 +66,7 @@ def main() -> None:
     for name in ROBOTS:
         config = TrainConfig.preset(name)
         env = env_of(config)
-        pair = protocol.initial(config, env).last
+        pair = protocol.ModelBased(config).initial(env).last
         players = acting(pair.policy, deployed(config.algo, pair, env.game))
         space = env.boxes["agent"]
         actions = np.random.default_rng(0).uniform(space.low, space.high, (STEPS, *space.shape))

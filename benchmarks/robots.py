@@ -67,7 +67,7 @@ def one(options: dict) -> dict:
     most = options.get("steps", float("inf"))
     config = TrainConfig.preset(**{name: option for name, option in options.items() if name != "steps"})
     env = env_of(config)
-    state, episodes, curve, steps, judged = protocol.initial(config, env), [], [], 0, 0.0
+    state, episodes, curve, steps, judged = protocol.ModelBased(config).initial(env), [], [], 0, 0.0
 
     def judge(policy: Any) -> list[float]:
         starts = range(1001, 1001 + LOOK // env.game.horizon)
@@ -75,7 +75,7 @@ def one(options: dict) -> dict:
 
     for index in range(config.episodes):
         before = state
-        state, metrics = protocol.episode(config, env, state, index)
+        state, metrics = protocol.ModelBased(config).episode(env, state, index)
         if steps + metrics["steps"] > most:
             state = before
             break

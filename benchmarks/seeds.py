@@ -32,7 +32,7 @@ def main() -> None:
     config = TrainConfig.preset()
     env, n = env_of(config), protocol.numbers(config, 0)
     solver = look_ahead.LookAheadSolver(config, env.game)
-    states = [protocol.initial(TrainConfig.preset(seed=seed), env) for seed in range(seeds)]
+    states = [protocol.ModelBased(TrainConfig.preset(seed=seed)).initial(env) for seed in range(seeds)]
     keys = jax.random.split(jax.random.key(0), seeds)
 
     def solve(model, replay, learner, key):

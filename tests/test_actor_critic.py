@@ -123,7 +123,9 @@ def test_nothing_is_learned_from_what_follows_an_end():
     obs = jnp.zeros((5, 4)).at[3:, 0].set(1.0)  # at the rail from the fourth step on
     rows = Transitions(obs, jnp.zeros((5, 1)), jnp.zeros((5, 2)), obs)
     episode = Episode(rows, jnp.int32(5), jnp.float32(5))
-    state, _ = protocol.learn(config, protocol.initial(config, env), episode, jnp.float32(1), jax.random.key(0))
+    state, _ = protocol.learn(
+        config, protocol.ModelBased(config).initial(env), episode, jnp.float32(1), jax.random.key(0)
+    )
     assert state.replay.size == 3
 
 
@@ -230,7 +232,7 @@ def two_steps(**options):
     """What rolls out two imagined steps of three lanes: a network's, and both extremes held."""
     config = TrainConfig.preset("hopper", heads=2, model_width=8, width=8, **options)
     env = env_of(config)
-    game, state = env.game, protocol.initial(config, env)
+    game, state = env.game, protocol.ModelBased(config).initial(env)
     here = world(game, state.model, state.replay)
     starts = game.starts(jax.random.key(0), 64)
     extremes = jnp.stack([jnp.broadcast_to(edge, (64, game.adversary.size)) for edge in game.adversary])

@@ -57,9 +57,9 @@ class Told(NamedTuple):
 
 def play(config: TrainConfig, episodes: int) -> Told:
     env = env_of(config)
-    state, states, metrics = protocol.initial(config, env), [], []
+    state, states, metrics = protocol.ModelBased(config).initial(env), [], []
     for index in range(episodes):
-        state, told = protocol.episode(config, env, state, index)
+        state, told = protocol.ModelBased(config).episode(env, state, index)
         states.append(state)
         metrics.append(told)
     return Told(config, env.game, states, metrics)
@@ -102,7 +102,7 @@ def test_an_episode_is_selected_played_and_learned(case):
 def test_an_episode_changes_all_that_it_learns_and_nothing_else(case):
     """A fit changes the whole model, but not the game; a selection changes both critics, and the pair follows them."""
     told = run(case)
-    before = protocol.initial(told.config, env_of(told.config))
+    before = protocol.ModelBased(told.config).initial(env_of(told.config))
     for episode, after in enumerate(told.states):
         fitted = {path for path in paths(before.model) if not path.startswith(".game")}
         assert changed(before.model, after.model) | {".temperature"} == fitted

@@ -79,7 +79,7 @@ class BenchSetup(NamedTuple):
 
 def setup(config: TrainConfig, rows: int) -> BenchSetup:
     env, key = env_of(config), jax.random.key(0)
-    state = protocol.initial(config, env)
+    state = protocol.ModelBased(config).initial(env)
     state = state._replace(replay=filled(state.replay, env.game, rows, key))
     config, numbers = protocol.programs(config), protocol.numbers(config, 1)
     return BenchSetup(config, env, state, protocol.solver_of(config, env.game), (state.model, state.replay), numbers)
@@ -130,7 +130,7 @@ def pieces(folder: Path) -> list[Piece]:
     before = preset.config, preset.env, preset.state
     played = protocol.play(*before, False, jax.random.key(1))
     fit = lambda: protocol.learn(preset.config, preset.state, played, preset.numbers.beta, jax.random.key(2))  # noqa: E731
-    long = protocol.initial(TrainConfig.preset("half-cheetah", episodes=LONG), preset.env)
+    long = protocol.ModelBased(TrainConfig.preset("half-cheetah", episodes=LONG)).initial(preset.env)
     lazy = lambda obs: jnp.zeros((*obs.shape[:-1], 1))  # noqa: E731
     arena = env_of(pendulum)
     return [

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +16,7 @@ from rhucrl.algorithms import MODEL_FREE
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Box, Game
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
+from rhucrl.learner import AbstractLearner
 from rhucrl.model_free.sac import (
     Batch,
     ReplayMemory,
@@ -56,21 +58,6 @@ def options_of(config: TrainConfig) -> SACOptions:
         **given, deterministic=deterministic,
         patience=PATIENCE if deterministic else 1, mixture=(config.mixture or "noisy") if deterministic else None,
     )  # fmt: skip
-
-
-def initial(config: TrainConfig, env: ZeroSumEnv) -> OffPolicyState:
-    """The state before the first episode."""
-    game = training_env(config, env).game
-    return fresh(config, game, config.episodes * game.horizon, jax.random.key(config.seed))
-
-
-def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> OffPolicyState:
-    players, options = players_of(config, game), options_of(config)
-    learner = begin(players, game.scale, options, key, game.strength)
-    outputs = players[0].size if options.mixture else sum(player.size for player in players)
-    store = memory(min(options.capacity, capacity), game.observation.size, outputs)
-    pair = pair_of(game, learner)
-    return OffPolicyState(learner, store._replace(count=np.int32(0)), pair, pair, jnp.int32(-1))
 
 
 def pair_of(game: Game, learner: SACLearner) -> Pair:
@@ -135,15 +122,35 @@ def on_host(learner: SACLearner) -> list[Any]:
     return [unit_policy(net, learner.normaliser).on_host() for net in learner.networks.actors]
 
 
-def episode(config: TrainConfig, env: ZeroSumEnv, state: OffPolicyState, index: int) -> tuple[OffPolicyState, dict]:
-    """Episode `index`: played by both policies with their noise, learned from on the way."""
-    env = training_env(config, env)
-    store = ReplayMemory(Batch(*map(np.array, state.replay.rows)), int(state.replay.count))
-    exploration = None if index < config.random_episodes else config.solver.exploration
-    played = practise(
-        env, players_of(config, env.game), lambda obs: env.neutral, state.learner, store, options_of(config),
-        exploration, jax.random.fold_in(jax.random.key(config.seed), index),
-    )  # fmt: skip
-    pair, replay = pair_of(env.game, played.learner), played.memory._replace(count=np.int32(played.memory.count))
-    metrics = {"episode": index, "return": played.earned, "steps": played.steps, "output_episode": index}
-    return OffPolicyState(played.learner, replay, pair, pair, jnp.int32(index)), metrics | played.metrics
+class OffPolicyLearner(AbstractLearner[OffPolicyState]):
+    """Every step of an episode is remembered, and learned from before the next few."""
+
+    config: TrainConfig = eqx.field(static=True)
+
+    def initial(self, env: ZeroSumEnv) -> OffPolicyState:
+        """The state before the first episode."""
+        game = training_env(self.config, env).game
+        return self.fresh(game, self.config.episodes * game.horizon, jax.random.key(self.config.seed))
+
+    def fresh(self, game: Game, capacity: int, key: PRNGKeyArray) -> OffPolicyState:
+        config = self.config
+        players, options = players_of(config, game), options_of(config)
+        learner = begin(players, game.scale, options, key, game.strength)
+        outputs = players[0].size if options.mixture else sum(player.size for player in players)
+        store = memory(min(options.capacity, capacity), game.observation.size, outputs)
+        pair = pair_of(game, learner)
+        return OffPolicyState(learner, store._replace(count=np.int32(0)), pair, pair, jnp.int32(-1))
+
+    def episode(self, env: ZeroSumEnv, state: OffPolicyState, index: int) -> tuple[OffPolicyState, dict]:
+        """Episode `index`: played by both policies with their noise, learned from on the way."""
+        config = self.config
+        env = training_env(config, env)
+        store = ReplayMemory(Batch(*map(np.array, state.replay.rows)), int(state.replay.count))
+        exploration = None if index < config.random_episodes else config.solver.exploration
+        played = practise(
+            env, players_of(config, env.game), lambda obs: env.neutral, state.learner, store, options_of(config),
+            exploration, jax.random.fold_in(jax.random.key(config.seed), index),
+        )  # fmt: skip
+        pair, replay = pair_of(env.game, played.learner), played.memory._replace(count=np.int32(played.memory.count))
+        metrics = {"episode": index, "return": played.earned, "steps": played.steps, "output_episode": index}
+        return OffPolicyState(played.learner, replay, pair, pair, jnp.int32(index)), metrics | played.metrics

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +14,7 @@ from rhucrl.algorithms import MODEL_FREE
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game, JaxGame
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
+from rhucrl.learner import AbstractLearner
 from rhucrl.model_free.ppo import EpisodeBatch, PPONumbers, PPOPlayer, begin, improve
 from rhucrl.networks.policies import Answer, Gaussian, Nobody, Normaliser
 from rhucrl.play import scan_steps, seed_of, steps
@@ -45,22 +47,6 @@ class OnPolicyState(NamedTuple):
     output_episode: Array
 
 
-def initial(config: TrainConfig, env: ZeroSumEnv) -> OnPolicyState:
-    """The state before the first episode."""
-    return fresh(config, training_env(config, env).game, 0, jax.random.key(config.seed))
-
-
-def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> OnPolicyState:
-    count = {"one": 1, "population": config.solver.population}.get(MODEL_FREE[config.algo].adversaries, 0)
-    keys, p, t, n = jax.random.split(key, 1 + count), game.observation.size, game.horizon, config.solver.rollouts
-    agent = begin(p, game.agent.size, config.solver.width, keys[0])
-    adversaries = [begin(p, game.adversary.size, config.solver.width, k) for k in keys[1:]]
-    shapes = ((t + 1, p), (t, game.agent.size), (t, game.adversary.size), (t,), (t,), (t,), ())
-    pending = Pending(*(jnp.zeros((n, *shape)) for shape in shapes))
-    pair = pair_of(game, agent, adversaries)
-    return OnPolicyState(agent, adversaries, pending, pair, pair, jnp.int32(-1))
-
-
 def normaliser(game: Game) -> Normaliser:
     return Normaliser(jnp.zeros(game.observation.size), game.scale, ())
 
@@ -69,32 +55,6 @@ def pair_of(game: Game, agent: PPOPlayer, adversaries: list[PPOPlayer]) -> Pair:
     units = normaliser(game)
     answers = [Answer(Gaussian(player.actor, units, game.adversary)) for player in adversaries[:1]]
     return Pair(Gaussian(agent.actor, units, game.agent), *(answers or [Nobody(game.neutral)]))
-
-
-def episode(config: TrainConfig, env: ZeroSumEnv, state: OnPolicyState, index: int) -> tuple[OnPolicyState, dict]:
-    """Episode `index`: one more of its batch; the last one of a batch is learned from with the others."""
-    env = training_env(config, env)
-    game, row = env.game, MODEL_FREE[config.algo]
-    keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index), 3)
-    who = int(jax.random.randint(keys[0], (), 0, max(len(state.adversaries), 1)))
-    policy = Gaussian(state.agent.actor, normaliser(game), game.agent)
-    value = game.adversary.place(jax.random.uniform(keys[1], (game.adversary.size,), minval=-1.0))
-    held = value if row.adversaries == "sampled" else game.neutral
-    opponent = Gaussian(state.adversaries[who].actor, normaliser(game), game.adversary) if state.adversaries else None
-    if isinstance(game, JaxGame):
-        played = timed("collecting", in_jax, game, policy, opponent, held, keys[2])
-    else:
-        played = timed("collecting", on_host, env, policy, opponent, np.asarray(held), keys[2])
-    place = index % config.solver.rollouts
-    played = played._replace(who=jnp.float32(who))
-    pending = jax.tree.map(lambda all, one: all.at[place].set(one), state.pending, played)
-    metrics = {"return": float(played.reward.sum()), "steps": int(played.alive.sum())}
-    state = state._replace(pending=pending)
-    if place == config.solver.rollouts - 1:
-        state, learned = timed("solving", learn, config, game, state)
-        metrics |= {name: float(x) for name, x in learned.items()}
-    state = state._replace(output_episode=jnp.int32(index))
-    return state, {"episode": index, **metrics, "output_episode": index}
 
 
 def learn(config: TrainConfig, game: Game, state: OnPolicyState) -> tuple[OnPolicyState, dict]:
@@ -161,3 +121,52 @@ def on_host(
         time += 1
     rows: list[Any] = [obs, *noises, *columns]
     return Pending(*rows, who=jnp.float32(0))
+
+
+class OnPolicyLearner(AbstractLearner[OnPolicyState]):
+    """Episodes are collected into batches, each of which is learned from once."""
+
+    config: TrainConfig = eqx.field(static=True)
+
+    def initial(self, env: ZeroSumEnv) -> OnPolicyState:
+        """The state before the first episode."""
+        return self.fresh(training_env(self.config, env).game, 0, jax.random.key(self.config.seed))
+
+    def fresh(self, game: Game, capacity: int, key: PRNGKeyArray) -> OnPolicyState:
+        config = self.config
+        count = {"one": 1, "population": config.solver.population}.get(MODEL_FREE[config.algo].adversaries, 0)
+        keys, p, t, n = jax.random.split(key, 1 + count), game.observation.size, game.horizon, config.solver.rollouts
+        agent = begin(p, game.agent.size, config.solver.width, keys[0])
+        adversaries = [begin(p, game.adversary.size, config.solver.width, k) for k in keys[1:]]
+        shapes = ((t + 1, p), (t, game.agent.size), (t, game.adversary.size), (t,), (t,), (t,), ())
+        pending = Pending(*(jnp.zeros((n, *shape)) for shape in shapes))
+        pair = pair_of(game, agent, adversaries)
+        return OnPolicyState(agent, adversaries, pending, pair, pair, jnp.int32(-1))
+
+    def episode(self, env: ZeroSumEnv, state: OnPolicyState, index: int) -> tuple[OnPolicyState, dict]:
+        """Episode `index`: one more of its batch; the last one of a batch is learned from with the others."""
+        config = self.config
+        env = training_env(config, env)
+        game, row = env.game, MODEL_FREE[config.algo]
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index), 3)
+        who = int(jax.random.randint(keys[0], (), 0, max(len(state.adversaries), 1)))
+        policy = Gaussian(state.agent.actor, normaliser(game), game.agent)
+        value = game.adversary.place(jax.random.uniform(keys[1], (game.adversary.size,), minval=-1.0))
+        held = value if row.adversaries == "sampled" else game.neutral
+        opponent = (
+            Gaussian(state.adversaries[who].actor, normaliser(game), game.adversary) if state.adversaries else None
+        )
+        if isinstance(game, JaxGame):
+            played = timed("collecting", in_jax, game, policy, opponent, held, keys[2])
+        else:
+            played = timed("collecting", on_host, env, policy, opponent, np.asarray(held), keys[2])
+        place = index % config.solver.rollouts
+        played = played._replace(who=jnp.float32(who))
+        pending = jax.tree.map(lambda all, one: all.at[place].set(one), state.pending, played)
+        metrics = {"return": float(played.reward.sum()), "steps": int(played.alive.sum())}
+        state = state._replace(pending=pending)
+        if place == config.solver.rollouts - 1:
+            state, learned = timed("solving", learn, config, game, state)
+            metrics |= {name: float(x) for name, x in learned.items()}
+        state = state._replace(output_episode=jnp.int32(index))
+        return state, {"episode": index, **metrics, "output_episode": index}

@@ -105,7 +105,7 @@ class Agent:
 
     def _unsaved(self, config: TrainConfig, progress: Any, after: Any) -> Any:
         training.demand_soluble(config, self.env)
-        state = training.protocol_of(config).initial(config, self.env)
+        state = training.learner_of(config).initial(self.env)
         state = state if self.state is None else training.with_room(self.state, state)
         return training.advance(None, config, self.env, state, self.episodes, progress, after)
 
@@ -218,7 +218,7 @@ def load(path: str | Path, env: Any = None, trust: bool = False) -> Agent:
     if env is None and trust:
         env = training.env_of(stored_config(path), trust)
     config, saved = training.load_policy(folder, env)
-    agent = object.__new__(CLASSES[config.algo])
+    agent = object.__new__(CLASSES.get(config.algo, Agent))
     agent._env, agent.game, agent.config = env, saved.game, config
     agent._clear()
     agent._pair, agent._folder = saved.players, run.folder if run else None

@@ -7,13 +7,12 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from rhucrl import envs
 from rhucrl.algorithms import MODEL_FREE
@@ -22,17 +21,17 @@ from rhucrl.envs.game import Game
 from rhucrl.envs.stored import game_of, is_game_of, is_own, record_of
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.errors import SimulationError, UsageError
-from rhucrl.model_free import off_policy, on_policy
-from rhucrl.model_free.off_policy import OffPolicyState
-from rhucrl.model_free.on_policy import OnPolicyState
+from rhucrl.learner import AbstractLearner
+from rhucrl.model_free.off_policy import OffPolicyLearner, OffPolicyState
+from rhucrl.model_free.on_policy import OnPolicyLearner, OnPolicyState
 from rhucrl.models.gaussian_process import model as gaussian_process
 from rhucrl.runtime.progress import ShowsProgress
 from rhucrl.runtime.timing import Clock, timed
 from rhucrl.solvers.base import Players
 from rhucrl.storage.runs import Run
 from rhucrl.storage.trees import load_tree, read_meta
-from rhucrl.training import protocol
 from rhucrl.training.doubts import Doubts
+from rhucrl.training.protocol import ModelBased, TrainingState
 
 
 class Silent:
@@ -43,25 +42,14 @@ class Silent:
 
 
 PLACE = ("setting", "strength", "scope", "mixture", "reward", "action_cost", "horizon")
-State = protocol.TrainingState | OffPolicyState | OnPolicyState
+State = TrainingState | OffPolicyState | OnPolicyState
 After = Callable[[State, dict[str, Any]], Any]
 
 
-class Learner(Protocol):
-    """What plays episodes and learns from them: a module for each kind of algorithm."""
-
-    def initial(self, config: TrainConfig, env: ZeroSumEnv) -> State: ...
-
-    def fresh(self, config: TrainConfig, game: Game, capacity: int, key: Array) -> State: ...
-
-    def episode(self, config: TrainConfig, env: ZeroSumEnv, state: Any, index: int) -> tuple[State, dict]: ...
-
-
-PROTOCOLS: dict[str, Learner] = {"off-policy": off_policy, "on-policy": on_policy}
-
-
-def protocol_of(config: TrainConfig) -> Learner:
-    return PROTOCOLS[MODEL_FREE[config.algo].learner] if config.algo in MODEL_FREE else protocol
+def learner_of(config: TrainConfig) -> AbstractLearner:
+    if config.algo not in MODEL_FREE:
+        return ModelBased(config)
+    return {"off-policy": OffPolicyLearner, "on-policy": OnPolicyLearner}[MODEL_FREE[config.algo].learner](config)
 
 
 class SavedPolicy(NamedTuple):
@@ -98,7 +86,7 @@ def train(
     env = env or env_of(config, trust=True)  # before there is a folder
     demand_soluble(config, env)
     with Run.create(folder, config) as run:
-        return advance(run, config, env, protocol_of(config).initial(config, env), 0, progress or Silent(), after)
+        return advance(run, config, env, learner_of(config).initial(env), 0, progress or Silent(), after)
 
 
 def demand_soluble(config: TrainConfig, env: ZeroSumEnv) -> None:
@@ -124,7 +112,7 @@ def resume(
         if until < config.episodes and not more:
             raise UsageError(f"--episodes is {until}; the run was asked for {config.episodes} already")
         longer = dataclasses.replace(config, episodes=max(until, config.episodes))
-        state = protocol_of(config).initial(longer, env)
+        state = learner_of(longer).initial(env)
         state = with_room(found[1], state) if found else state
         run.truncate_metrics(done - 1)
         if longer != config:
@@ -152,7 +140,7 @@ def advance(
     clock, until, doubts = Clock(), config.episodes if until is None else until, Doubts(env.game)
     progress.update(done, "compiling" if done < until else "done")
     for index in range(done, until):
-        state, metrics = protocol_of(config).episode(config, env, state, index)
+        state, metrics = learner_of(config).episode(env, state, index)
         demand_numbers(metrics)
         if run is not None:
             timed("checkpointing", save, run, config, state, metrics, env.game)
@@ -235,6 +223,5 @@ def with_room(state: State, like: State) -> State:
 
 def state_like(config: TrainConfig, game: Game, episodes: int) -> State:
     """The shape of a checkpoint of a run of so many episodes."""
-    config = dataclasses.replace(config, episodes=episodes)
-    fresh = protocol_of(config).fresh
-    return eqx.filter_eval_shape(fresh, config, game, config.episodes * game.horizon, jax.random.key(0))
+    learner = learner_of(dataclasses.replace(config, episodes=episodes))
+    return eqx.filter_eval_shape(learner.fresh, game, episodes * game.horizon, jax.random.key(0))

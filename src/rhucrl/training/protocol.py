@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -15,6 +16,7 @@ from rhucrl.algorithms import ALGORITHMS
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game, JaxGame
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
+from rhucrl.learner import AbstractLearner
 from rhucrl.models import calibration, ensemble, known
 from rhucrl.models.base import AbstractModel
 from rhucrl.models.gaussian_process import model as gaussian_process
@@ -69,13 +71,6 @@ def numbers(config: TrainConfig, episode: int) -> SolverNumbers:
     return SolverNumbers(*(jnp.float32(given.get(name, 0.0)) for name in SolverNumbers._fields))
 
 
-def initial(config: TrainConfig, env: ZeroSumEnv) -> TrainingState:
-    """The state before the first episode."""
-    game, key = training_env(config, env).game, jax.random.key(config.seed)
-    build = compiled("config", "capacity", often=False)(fresh)
-    return build(programs(config), game, config.episodes * game.horizon, key)
-
-
 def programs(config: TrainConfig) -> TrainConfig:
     """What the compiled programs depend on: runs of other seeds, lengths and strengths share them."""
     model, solver = config.model, dataclasses.replace(config.solver, beta=1.0)
@@ -83,18 +78,6 @@ def programs(config: TrainConfig) -> TrainConfig:
         model = dataclasses.replace(model, **{name: getattr(type(model), name) for name in THEORY})
     plain = {"seed": 0, "episodes": 1, "random_episodes": 1, "strength": None}
     return dataclasses.replace(config, **plain, model=model, solver=solver)
-
-
-def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> TrainingState:
-    keys = jax.random.split(key, 3)
-    p, q, qbar = game.predicted_size, game.agent.size, game.adversary.size
-    solver = solver_of(config, game)
-    learner = solver.begin(keys[:2])
-    model, memory = MODELS[config.model.kind](config, game, keys[2])
-    replay = store.empty(capacity, (p, q, qbar), getattr(config.model, "heads", HEADS))
-    pair = solver.players(model, learner, numbers(config, 0))
-    lowest = jnp.float32(-jnp.inf)
-    return TrainingState(model, memory, learner, replay, pair, pair, lowest, lowest, jnp.int32(-1))
 
 
 def value(config: TrainConfig, game: Game, state: TrainingState) -> Value:
@@ -173,25 +156,49 @@ def add(
     return store.add(replay, transitions, count, key), metrics
 
 
-def episode(config: TrainConfig, env: ZeroSumEnv, state: TrainingState, index: int) -> tuple[TrainingState, dict]:
-    """Episode `index`: from the state before it to the state after it, and what there is to say about it."""
-    env = training_env(config, env)
-    keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index), 3)
-    explore = index < config.random_episodes
-    asked, n, config = config, numbers(config, index), programs(config)
-    metrics: dict = {"episode": index}
-    if not explore:
-        state, selected = select(config, env.game, state, n, keys[0])
-        metrics |= selected
-    played = timed("collecting", play, config, env, state, explore, keys[1])
-    if not explore:
-        state = choose_output(config, env.game, state, index, metrics, played.earned)
-        metrics |= {"output_bound": state.output_bound, "output_return": state.output_return}
-    metrics |= {"return": played.earned, "steps": played.count}
-    state, learned = timed("fitting", learn, config, state, played, n.beta, keys[2])
-    metrics |= learned
-    if config.model.kind == "gp":
-        state, bounds = timed("fitting", theory_log.write, asked, state, None if explore else played.earned)
-        metrics |= bounds
-    metrics |= {"output_episode": state.output_episode}
-    return state, {name: x.item() if hasattr(x, "item") else x for name, x in metrics.items()}
+class ModelBased(AbstractLearner[TrainingState]):
+    """The protocol (`alg:R-HUCRL_protocol`): select, play, add, update."""
+
+    config: TrainConfig = eqx.field(static=True)
+
+    def initial(self, env: ZeroSumEnv) -> TrainingState:
+        """The state before the first episode."""
+        config = self.config
+        game, key = training_env(config, env).game, jax.random.key(config.seed)
+        build = compiled("capacity", often=False)(ModelBased.fresh)
+        return build(ModelBased(programs(config)), game, config.episodes * game.horizon, key)
+
+    def fresh(self, game: Game, capacity: int, key: PRNGKeyArray) -> TrainingState:
+        config = self.config
+        keys = jax.random.split(key, 3)
+        p, q, qbar = game.predicted_size, game.agent.size, game.adversary.size
+        solver = solver_of(config, game)
+        learner = solver.begin(keys[:2])
+        model, memory = MODELS[config.model.kind](config, game, keys[2])
+        replay = store.empty(capacity, (p, q, qbar), getattr(config.model, "heads", HEADS))
+        pair = solver.players(model, learner, numbers(config, 0))
+        lowest = jnp.float32(-jnp.inf)
+        return TrainingState(model, memory, learner, replay, pair, pair, lowest, lowest, jnp.int32(-1))
+
+    def episode(self, env: ZeroSumEnv, state: TrainingState, index: int) -> tuple[TrainingState, dict]:
+        """Episode `index`: from the state before it to the state after it, and what there is to say about it."""
+        env = training_env(self.config, env)
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(self.config.seed), index), 3)
+        explore = index < self.config.random_episodes
+        n, config = numbers(self.config, index), programs(self.config)
+        metrics: dict = {"episode": index}
+        if not explore:
+            state, selected = select(config, env.game, state, n, keys[0])
+            metrics |= selected
+        played = timed("collecting", play, config, env, state, explore, keys[1])
+        if not explore:
+            state = choose_output(config, env.game, state, index, metrics, played.earned)
+            metrics |= {"output_bound": state.output_bound, "output_return": state.output_return}
+        metrics |= {"return": played.earned, "steps": played.count}
+        state, learned = timed("fitting", learn, config, state, played, n.beta, keys[2])
+        metrics |= learned
+        if config.model.kind == "gp":
+            state, bounds = timed("fitting", theory_log.write, self.config, state, None if explore else played.earned)
+            metrics |= bounds
+        metrics |= {"output_episode": state.output_episode}
+        return state, {name: x.item() if hasattr(x, "item") else x for name, x in metrics.items()}

@@ -42,7 +42,7 @@ def simulate(env: rhucrl.ZeroSumEnv, actions: np.ndarray) -> int:
 def contest(env: rhucrl.ZeroSumEnv, players: Any) -> int:
     steps = 0
     while steps < STEPS:
-        steps += int(play_on_host(env, players, jax.random.key(steps)).count)
+        steps += int(play_on_host(env, lambda: players, jax.random.key(steps)).count)
     return steps
 
 
@@ -66,7 +66,7 @@ def main() -> None:
     for name in ROBOTS:
         config = TrainConfig.preset(name)
         env = env_of(config)
-        pair = protocol.initial(config, env).last
+        pair = protocol.ModelBased(config).initial(env).last
         players = acting(pair.policy, deployed(config.algo, pair, env.game))
         space = env.boxes["agent"]
         actions = np.random.default_rng(0).uniform(space.low, space.high, (STEPS, *space.shape))

@@ -43,7 +43,7 @@ def main() -> None:
         "half-cheetah", setting="none", algo="h-ucrl", episodes=asked.episodes + 1, seed=asked.seed
     )
     env = env_of(config)
-    state, waiting, rows, beta = protocol.initial(config, env), {}, [], jnp.float32(config.solver.beta)
+    state, waiting, rows, beta = protocol.ModelBased(config).initial(env), {}, [], jnp.float32(config.solver.beta)
     for index in range(config.episodes):
         keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index), 3)
         explore, common = index < config.random_episodes, protocol.programs(config)

@@ -63,9 +63,9 @@ def one(options: dict) -> dict:
     began = time.process_time()
     config = TrainConfig.preset(**options)
     env = env_of(config)
-    game, state, episodes = env.game, protocol.initial(config, env), []
+    game, state, episodes = env.game, protocol.ModelBased(config).initial(env), []
     for index in range(config.episodes):
-        state, metrics = protocol.episode(config, env, state, index)
+        state, metrics = protocol.ModelBased(config).episode(env, state, index)
         episodes.append(metrics)
     result = {
         "options": options, "train_cpu": time.process_time() - began, "compile": compile_seconds(),

@@ -31,11 +31,12 @@ def main() -> None:
 
     config = TrainConfig.preset()
     env, n = env_of(config), protocol.numbers(config, 0)
-    game, states = env.game, [protocol.initial(TrainConfig.preset(seed=seed), env) for seed in range(seeds)]
+    solver = look_ahead.LookAheadSolver(config, env.game)
+    states = [protocol.ModelBased(TrainConfig.preset(seed=seed)).initial(env) for seed in range(seeds)]
     keys = jax.random.split(jax.random.key(0), seeds)
 
     def solve(model, replay, learner, key):
-        return look_ahead.solve_agent.__wrapped__(config, game, model, replay, learner, n, key)
+        return look_ahead.solve_agent.__wrapped__(solver, model, replay, learner, n, key)
 
     parts = [(state.model, state.replay, state.learner) for state in states]
     together = jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)

@@ -26,9 +26,9 @@ from rhucrl.runtime.compilation import compiled
 from rhucrl.solvers.actor_critic import update as actor_critic
 from rhucrl.solvers.actor_critic.imagination import Ending, Imagined, Opponents, imagine
 from rhucrl.solvers.actor_critic.problem import Problem, ProblemNetworks, Role, World, begin
+from rhucrl.solvers.base import SolverNumbers
 from rhucrl.solvers.bounds import DEPLOYED, NOBODY, Contest
 from rhucrl.solvers.bounds import rollouts as whole_episodes
-from rhucrl.solvers.look_ahead.backup import SolverNumbers
 
 DISCOUNT, INNER = 0.9, np.abs(GRID) < 1.5
 GAME = Probe(horizon=500, certain=True)

@@ -199,10 +199,10 @@ def test_a_notebook_is_told_too(env, monkeypatch, capsys):
 def test_without_a_folder_a_diverged_run_ends_as_well(env, monkeypatch):
     from rhucrl.model_free import on_policy
 
-    def lost(config, env, state, index):
+    def lost(learner, env, state, index):
         return state, {"episode": index, "return": float("nan"), "steps": 1, "output_episode": index}
 
-    monkeypatch.setattr(on_policy, "episode", lost)
+    monkeypatch.setattr(on_policy.OnPolicyLearner, "episode", lost)
     with pytest.raises(rhucrl.SimulationError, match="diverged in episode 0"):
         rhucrl.PPO(env, width=8).learn(1)
 

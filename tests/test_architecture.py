@@ -18,7 +18,8 @@ KINDS = "eq|alg|ssec|sseq|section|sec|as|lem|lemma|thm|cor|fig|ineq|seq"
 ROOMS = (
     "errors", "algorithms", "options", "presets", "config", "runtime",
     "statistics", "storage", "envs", "networks", "replay", "play",
-    "models", "hallucination", "solvers", "model_free", "theory", "training", "attacks", "experiments", "cli",
+    "models", "hallucination", "solvers", "learner", "model_free", "theory", "training", "attacks",
+    "experiments", "cli",
 )  # fmt: skip
 
 

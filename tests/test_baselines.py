@@ -82,10 +82,10 @@ def learned(algo, game, episodes, **options):
     numbers = {"discount": DISCOUNT, "width": 32, "horizon": game.horizon, **options}
     numbers |= {"random_episodes": 2} if MODEL_FREE[algo].learner == "off-policy" else {}
     config = TrainConfig.preset("pendulum", algo=algo, episodes=episodes, **numbers)
-    env, protocol = ZeroSumEnv(game), training.protocol_of(config)
-    state = protocol.initial(config, env)
+    env, learner = ZeroSumEnv(game), training.learner_of(config)
+    state = learner.initial(env)
     for index in range(episodes):
-        state, _ = protocol.episode(config, env, state, index)
+        state, _ = learner.episode(env, state, index)
     return state
 
 
@@ -230,8 +230,8 @@ def test_a_run_goes_on_to_the_same_numbers_and_can_be_attacked(algo, env, tmp_pa
     def replayed(env, adversary):
         """The returns of the agent's own actions, step by step, on the episodes that an attack is judged by."""
         fresh = attack.seeds(0, 1, len(case.calm))
-        act = lambda obs: (agent.predict(obs, deterministic=True)[0], np.asarray(adversary(obs, 0)))  # noqa: E731
-        return [sum(step.reward for step in episodes.steps(env, act, seed)) for seed in fresh]
+        players = lambda obs: agent.predict(obs, deterministic=True)[0], lambda obs: np.asarray(adversary(obs, 0))
+        return [sum(step.reward for step in episodes.steps(env, *players, seed)) for seed in fresh]
 
     assert case.calm == pytest.approx(replayed(world.at(0.0), lambda obs, time: world.neutral), rel=1e-3)
     assert case.findings["constant"].returns == pytest.approx(replayed(world, case.adversary), rel=1e-3)
@@ -240,13 +240,13 @@ def test_a_run_goes_on_to_the_same_numbers_and_can_be_attacked(algo, env, tmp_pa
 def test_a_run_that_diverges_ends_and_keeps_what_was_good(tmp_path, monkeypatch, capsys):
     arguments = ["train", "pendulum", "--algo", "ppo", "--episodes", "4", "--run-dir", str(tmp_path / "run")]
     options = [word for name, value in TINY.items() if name != "batch" for word in (f"--{name}", str(value))]
-    original = on_policy.episode
+    original = on_policy.OnPolicyLearner.episode
 
-    def broken(config, env, state, index):
-        state, metrics = original(config, env, state, index)
+    def broken(learner, env, state, index):
+        state, metrics = original(learner, env, state, index)
         return state, metrics | ({"critic_loss": float("nan")} if index == 2 else {})
 
-    monkeypatch.setattr(on_policy, "episode", broken)
+    monkeypatch.setattr(on_policy.OnPolicyLearner, "episode", broken)
     assert cli.main([*arguments, *options]) == 1
     assert "diverged in episode 2: critic_loss is not a number" in capsys.readouterr().err
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2

@@ -28,14 +28,14 @@ SEEN = {"seen before": 1.0}  # in the metrics of what is resumed; what begins an
 def begin(folder, monkeypatch):
     """RH-UCRL's part of a demonstration that was stopped after an episode, with a mark in its metrics."""
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        episode = training.protocol.episode
+        episode = training.ModelBased.episode
 
-        def stopped(config, env, state, index):
+        def stopped(learner, env, state, index):
             if index:
                 raise KeyboardInterrupt
-            return episode(config, env, state, index)
+            return episode(learner, env, state, index)
 
-        patch.setattr(training.protocol, "episode", stopped)
+        patch.setattr(training.ModelBased, "episode", stopped)
         training.train(PLAN.config(demonstration.STRENGTH), folder / "runs" / "rh-ucrl")
     metrics = folder / "runs" / "rh-ucrl" / "metrics.jsonl"
     metrics.write_text(json.dumps(json.loads(metrics.read_text()) | SEEN) + "\n")

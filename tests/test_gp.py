@@ -247,10 +247,10 @@ def test_a_system_that_is_too_large_is_refused():
 
 
 def test_lipschitz_constants_are_estimated_from_below_and_near():
-    from rhucrl.training.protocol import fresh
+    from rhucrl.training.protocol import ModelBased
 
     small = config(width=8, features=8)
-    state = fresh(small, Probe(certain=True), 64, jax.random.key(0))
+    state = ModelBased(small).fresh(Probe(certain=True), 64, jax.random.key(0))
     batch = transitions(60, noise=0.0)
     replay = store.add(state.replay, batch, jnp.int32(60), jax.random.key(1))
     model, _ = learned(small, batch)

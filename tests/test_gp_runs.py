@@ -101,9 +101,9 @@ def test_rh_ucrl_with_a_linear_kernel_plays_the_probe_as_if_it_knew_its_dynamics
             model=model, discount=discount, episodes=6, updates=20.0, pool=256, acting_points=17,
             **({"kernel": "linear", "points": 16} if model == "gp" else {}),
         )  # fmt: skip
-        state = protocol.fresh(protocol.programs(config), game, 6 * game.horizon, jax.random.key(0))
+        state = protocol.ModelBased(protocol.programs(config)).fresh(game, 6 * game.horizon, jax.random.key(0))
         for index in range(config.episodes):
-            state, metrics = protocol.episode(config, env, state, index)
+            state, metrics = protocol.ModelBased(config).episode(env, state, index)
         actions = np.asarray(state.last.policy(jnp.asarray(GRID[:, None], jnp.float32)))
         told[model] = solution(game, discount, actions=actions).at(1.0), metrics
     metrics = told["gp"][1]

@@ -89,8 +89,8 @@ def test_optimism_and_pessimism():
     policy = planning(game, Unsure(game, epistemic=0.15), (1, -1), opponent=False)
     told = thoughts(policy, jnp.float32(STATES)[:, None])
     wanted = exact(game, reach=0.15, sign=1)
-    np.testing.assert_allclose(np.asarray(told.mine[:, 0, 0]), wanted, atol=0.3)
-    assert (np.sign(told.mine[:, 0, 1]) == -np.sign(STATES)).all()
+    np.testing.assert_allclose(np.asarray(told.agent[:, 0, 0]), wanted, atol=0.3)
+    assert (np.sign(told.agent[:, 0, 1]) == -np.sign(STATES)).all()
     nothing = jnp.zeros((10, SIZE.horizon, 1))
     told = jax.vmap(lambda o: rebut(policy, policy.fresh(), nothing, o))(jnp.float32(STATES)[:, None])
     assert (np.sign(told.answer[:, 0, 1]) == np.sign(STATES)).all()
@@ -186,8 +186,8 @@ def test_memory_moves_plans_on():
     first, action = policy.act(policy.fresh(), jnp.ones(1))
     assert int(first.time) == 1 and float(action[0]) == float(policy.action(first)[0])
     state = begin(policy, first, jnp.ones(1))
-    np.testing.assert_array_equal(state.mine.mean[:-1], first.mine[1:])
-    np.testing.assert_array_equal(state.mine.mean[-1], first.mine[-1])
+    np.testing.assert_array_equal(state.agent.mean[:-1], first.agent[1:])
+    np.testing.assert_array_equal(state.agent.mean[-1], first.agent[-1])
 
 
 def test_predict_remembers_and_forgets():
@@ -305,7 +305,7 @@ def test_a_budget_buys_rounds(budget, expected, monkeypatch):
     search = begin(planner.policy, planner.policy.fresh(), obs)
     for phase, rounds in zip((pursue, respond), expected, strict=True):
         search = jax.jit(phase)(planner.policy, search, 0, rounds)
-    np.testing.assert_allclose(thought.mine, search.mine.mean, atol=1e-5)
+    np.testing.assert_allclose(thought.agent, search.agent.mean, atol=1e-5)
     np.testing.assert_allclose(thought.answer, search.answer.mean, atol=1e-5)
     np.testing.assert_array_equal(action, planner.policy.action(thought))
 

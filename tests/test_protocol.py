@@ -57,9 +57,9 @@ class Told(NamedTuple):
 
 def play(config: TrainConfig, episodes: int) -> Told:
     env = env_of(config)
-    state, states, metrics = protocol.initial(config, env), [], []
+    state, states, metrics = protocol.ModelBased(config).initial(env), [], []
     for index in range(episodes):
-        state, told = protocol.episode(config, env, state, index)
+        state, told = protocol.ModelBased(config).episode(env, state, index)
         states.append(state)
         metrics.append(told)
     return Told(config, env.game, states, metrics)
@@ -102,7 +102,7 @@ def test_an_episode_is_selected_played_and_learned(case):
 def test_an_episode_changes_all_that_it_learns_and_nothing_else(case):
     """A fit changes the whole model, but not the game; a selection changes both critics, and the pair follows them."""
     told = run(case)
-    before = protocol.initial(told.config, env_of(told.config))
+    before = protocol.ModelBased(told.config).initial(env_of(told.config))
     for episode, after in enumerate(told.states):
         fitted = {path for path in paths(before.model) if not path.startswith(".game")}
         assert changed(before.model, after.model) | {".temperature"} == fitted
@@ -123,7 +123,7 @@ def test_in_the_true_model_every_bound_is_the_real_return(case):
     """Without uncertainty eta chooses among nothing, and what is imagined is the episode that was played."""
     told = run(case)
     pair = told.states[3].last
-    here = look_ahead.contest(told.config, pair.policy, pair, KnownModel(told.game))
+    here = look_ahead.contest(told.config.algo, pair.policy, pair, KnownModel(told.game))
     lanes = [(who, bounds.DEPLOYED) for who in (bounds.OPTIMIST, bounds.NOBODY, bounds.MEMBER, bounds.PESSIMIST)]
     returns = jax.jit(lambda key: bounds.rollouts(here, lanes, key))(jax.random.key(0))
     np.testing.assert_allclose(returns, told.metrics[3]["return"], rtol=1e-4)
@@ -132,7 +132,7 @@ def test_in_the_true_model_every_bound_is_the_real_return(case):
 def test_the_optimist_follows_the_agents_critic_and_the_pessimist_the_responses():
     told = run("rh-ucrl")
     game, learner, pair = told.game, told.states[3].learner, told.states[3].last
-    here, obs = look_ahead.contest(told.config, pair.policy, pair, told.states[2].model), told.rows(3).obs
+    here, obs = look_ahead.contest(told.config.algo, pair.policy, pair, told.states[2].model), told.rows(3).obs
     for slope, problem in ((here.up, learner.agent), (here.down, learner.response)):
 
         def worth(obs, critic=problem.average):

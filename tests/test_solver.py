@@ -14,10 +14,10 @@ from rhucrl.hallucination import KEENNESS, choose_eta
 from rhucrl.models.base import Prediction
 from rhucrl.models.known import KnownModel
 from rhucrl.networks.critics import Critic
+from rhucrl.solvers.base import SolverNumbers
 from rhucrl.solvers.bounds import Contest, bounds
 from rhucrl.solvers.look_ahead import value_iteration
 from rhucrl.solvers.look_ahead.backup import (
-    SolverNumbers,
     consider,
     look_ahead,
     settle,

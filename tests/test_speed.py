@@ -32,10 +32,10 @@ def test_an_update_of_both_problems_takes_less_than_a_gflop():
 def episodes_of(horizon, watch):
     config = TrainConfig.preset("half-cheetah", horizon=horizon, updates=4 / horizon, **TINY)
     env = env_of(config)
-    state, seen = protocol.initial(config, env), []
+    state, seen = protocol.ModelBased(config).initial(env), []
     for index in range(config.episodes):
         watch.clear()
-        state, _ = protocol.episode(config, env, state, index)
+        state, _ = protocol.ModelBased(config).episode(env, state, index)
         seen.append(dict(watch))
     return seen
 
@@ -62,7 +62,7 @@ def test_what_is_fetched_from_the_device_does_not_grow_with_an_episode(monkeypat
 def test_a_value_and_its_gradients_come_from_one_pass():
     config = TrainConfig.preset("half-cheetah", **TINY)
     env = env_of(config)
-    state, obs = protocol.initial(config, env), jax.random.normal(jax.random.key(1), (7, 18))
+    state, obs = protocol.ModelBased(config).initial(env), jax.random.normal(jax.random.key(1), (7, 18))
     replay = bench.filled(state.replay, env.game, 50, jax.random.key(0))
     here, scale = actor_critic.world(env.game, state.model, replay), jnp.float32(3.0)
     critics = state.learner.agent.targets
@@ -130,7 +130,7 @@ def test_a_benchmark_that_cannot_be_made_is_refused_first(options, told, capsys,
 def test_a_checkpoint_leaves_out_room_that_is_empty_and_gets_it_back():
     config = TrainConfig.preset("half-cheetah", horizon=10, **TINY)
     env = env_of(config)
-    state = protocol.initial(config, env)
+    state = protocol.ModelBased(config).initial(env)
     state = state._replace(replay=bench.filled(state.replay, env.game, 20, jax.random.key(0)))
     small = without_room(state, 20)
     assert (small.replay.capacity, state.replay.capacity) == (20, 40)

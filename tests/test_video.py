@@ -2,16 +2,15 @@
 
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import ImageColor
 
+import rhucrl
 from rhucrl.attacks.families import member
 from rhucrl.cli import main as cli
-from rhucrl.config import TrainConfig
 from rhucrl.envs import make
 from rhucrl.envs.physics import mujoco_of
 from rhucrl.errors import UsageError
@@ -154,13 +153,20 @@ def test_without_imageio_the_remedy_is_told(monkeypatch, tmp_path):
         video.record(make("pendulum"), lambda obs: np.ones(1), None, tmp_path / "film")
 
 
+class Scripted(rhucrl.RHUCRL):
+    """An agent that always does the same, and so does the adversary that it learned with."""
+
+    policy = None
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        return np.ones(1), None
+
+    def adversary(self, obs, time):
+        return jnp.array([1.2, 0.8])
+
+
 def test_the_command_films_a_run_against_each_adversary(tmp_path, capsys, monkeypatch):
-    agent = SimpleNamespace(
-        config=TrainConfig.preset(horizon=20),
-        env=make("pendulum", "adversarial", horizon=20),
-        predict=lambda obs, deterministic: (np.ones(1), None),
-        adversary=lambda obs, time: jnp.array([1.2, 0.8]),
-    )
+    agent = Scripted(make("pendulum", "adversarial", horizon=20))
     monkeypatch.setattr("rhucrl.training.agent.load", lambda folder, trust: agent)
     run = tmp_path / "run"
     assert cli.main(["video", str(run), "--against", "learned", "none", "--seconds", ".31"]) == 0

@@ -15,13 +15,13 @@ from rhucrl.envs.game import Box, JaxGame
 from rhucrl.envs.game import play as play_step
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.errors import UsageError
-from rhucrl.networks.policies import Gaussian
+from rhucrl.networks.policies import AbstractAdversary, AbstractPolicy, Answer, Gaussian, NetworkOrHeld, Nobody
 from rhucrl.replay import Transitions
 from rhucrl.runtime.compilation import compiled
 
 HOLD = 10  # steps for which a random action of the first episodes of a JAX game is held
 
-Acting = Callable[[np.ndarray, np.random.Generator], tuple[np.ndarray, np.ndarray]]
+Acting = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 JaxPlayers = Callable[[Any, Array, Array], tuple[Any, Array, Array]]
 """From the agent's memory, the observation and the step to the next memory and both actions."""
 
@@ -69,7 +69,9 @@ def scan_steps(game: JaxGame, players: JaxPlayers, memory: Any, start: PRNGKeyAr
 
 
 @compiled("explore", often=False)
-def play_in_jax(game: JaxGame, policy: Any, opponent: Any, explore: bool, key: PRNGKeyArray) -> Episode:
+def play_in_jax(
+    game: JaxGame, policy: AbstractPolicy, opponent: AbstractAdversary, explore: bool, key: PRNGKeyArray
+) -> Episode:
     """With the selected pair, both fixed (`explore`: with random actions)."""
     keys = jax.random.split(key, 4)
 
@@ -82,10 +84,10 @@ def play_in_jax(game: JaxGame, policy: Any, opponent: Any, explore: bool, key: P
         return memory, action, uniform(game.adversary, jax.random.fold_in(keys[2], change))
 
     def selected(memory: Any, obs: Array, time: Array) -> tuple[Any, Array, Array]:
-        memory, action = act(policy, memory, obs)
-        return memory, action, reply(opponent, memory, obs, action)
+        memory, action = policy.act(memory, obs)
+        return memory, action, opponent.reply(memory, obs, action)
 
-    players, memory = (wander, ()) if explore else (selected, fresh(policy))
+    players, memory = (wander, None) if explore else (selected, policy.fresh())
     path = scan_steps(game, players, memory, keys[0], keys[3])
     rows = Transitions(path.obs, path.executed, path.adversary, path.following)
     return Episode(rows, path.alive.sum(), path.reward.sum())
@@ -103,23 +105,29 @@ class Step(NamedTuple):
     terminated: bool
 
 
+class HostPlayers(NamedTuple):
+    """Two players on the host, for one episode; the adversary is asked after the agent has acted."""
+
+    act: Acting
+    answer: Acting
+
+
 def steps(
-    env: ZeroSumEnv, act: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], seed: int,
-    choose: Callable[[np.ndarray], np.ndarray] | None = None,
-) -> Iterator[Step]:  # fmt: skip
+    env: ZeroSumEnv, act: Callable[[np.ndarray], Any], answer: Callable[[np.ndarray], Any], seed: int
+) -> Iterator[Step]:
     """An episode step by step; the seed decides everything random in the environment.
 
-    An adversary of episode scope acts once, at the start: by `choose`, or else as `act` says there.
+    The adversary answers after the agent has acted: at every step, or (episode scope) at the first one alone.
     """
     obs, _ = env.reset(seed=seed)
-    if env.once:
-        env.hold(act(obs)[1] if choose is None else choose(obs))
     over = False
     while not over:
-        action, adversary = act(obs)
-        adversary = env.held if env.once else adversary
-        following, reward, terminated, truncated, told = env.step({"agent": action, "adversary": adversary})
-        yield Step(obs, action, adversary, told["executed_action"], reward, following, terminated)
+        action = act(obs)
+        if env.once and env.time == 0:
+            env.hold(answer(obs))
+        adversary = env.held if env.once else answer(obs)
+        following, reward, terminated, truncated, info = env.step({"agent": action, "adversary": adversary})
+        yield Step(obs, action, adversary, info["executed_action"], reward, following, terminated)
         obs, over = following, terminated or truncated
 
 
@@ -127,81 +135,76 @@ def seed_of(key: PRNGKeyArray) -> int:
     return int(jax.random.randint(key, (), 0, 2**31 - 1))
 
 
-def play_on_host(env: ZeroSumEnv, acting: Acting | None, key: PRNGKeyArray) -> Episode:
-    """The same on a simulator; the key seeds everything random in it. Without `acting`: random actions."""
+def play_on_host(env: ZeroSumEnv, players: Callable[[], HostPlayers] | None, key: PRNGKeyArray) -> Episode:
+    """As many steps as an episode has, on a simulator; where it ends before, it begins again.
+
+    The key seeds everything random in it. Without players: random actions. What is earned is the mean over the times
+    that it went to its end (or that it began, where it never did).
+    """
     seed, game = seed_of(key), env.game
     generator = np.random.default_rng(seed)
-    boxes = [(np.asarray(box.low), np.asarray(box.high)) for box in (game.agent, game.adversary)]
 
-    def wander(obs: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        mine, theirs = (generator.uniform(low, high) for low, high in boxes)
-        return mine, theirs
+    def wander(box: Box) -> Acting:
+        low, high = np.asarray(box.low), np.asarray(box.high)
+        return lambda obs, generator: generator.uniform(low, high)
 
-    act, rows, returns = acting or wander, [], []
+    def episode(players: HostPlayers, seed: int) -> Iterator[Step]:
+        return steps(env, lambda obs: players.act(obs, generator), lambda obs: players.answer(obs, generator), seed)
+
+    begin = players or (lambda: HostPlayers(wander(game.agent), wander(game.adversary)))
     report = game.report if game.learned else lambda obs, reward, terminated: obs
-    while len(rows) < game.horizon:
-        seen, earned, begin = None, 0.0, len(rows)
-        for step in itertools.islice(
-            steps(env, lambda obs: act(obs, generator), seed + len(returns)), game.horizon - begin
-        ):
+    rows, returns = [], []
+    for attempt in itertools.count():
+        seen, earned = None, 0.0
+        for step in itertools.islice(episode(begin(), seed + attempt), game.horizon - len(rows)):
             before = report(step.obs, 0.0, False) if seen is None else seen
             seen = report(step.following, step.reward, step.terminated)
             rows.append((before, step.executed, step.adversary, seen))
             earned += step.reward
-        returns.append(earned)
-    whole = returns[:-1] if len(returns) > 1 else returns
+        full = len(rows) == game.horizon
+        if not full or step.terminated or not returns:
+            returns.append(earned)
+        if full:
+            break
     columns = (np.stack(column).astype(np.float32) for column in zip(*rows, strict=True))
-    earned = jnp.float32(np.mean(whole))
-    return Episode(Transitions(*map(jnp.asarray, columns)), jnp.int32(len(rows)), earned)
+    return Episode(Transitions(*map(jnp.asarray, columns)), jnp.int32(len(rows)), jnp.float32(np.mean(returns)))
 
 
-def acting(policy: Any, opponent: Any) -> Acting:
-    """Two players on the host, for one episode: networks in NumPy, the agent's action drawn; others compiled."""
-    if isinstance(policy, Gaussian):
-        agent, adversary, size = policy.on_host(), opponent.on_host(), policy.box.size
-        return lambda obs, generator: (agent(obs, generator.standard_normal(size, np.float32)), adversary(obs))
-    memory = fresh(policy)
+def acting(policy: AbstractPolicy, opponent: AbstractAdversary) -> HostPlayers:
+    """Networks in NumPy, the agent's action drawn; others compiled, both players in one program."""
+    if isinstance(policy, Gaussian) and isinstance(opponent, Answer | NetworkOrHeld | Nobody):
+        agent, answer, size = policy.on_host(), opponent.on_host(), policy.box.size
+        noise = lambda generator: generator.standard_normal(size, np.float32)  # noqa: E731
+        return HostPlayers(lambda obs, generator: agent(obs, noise(generator)), lambda obs, generator: answer(obs))
+    memory, adversary = policy.fresh(), np.zeros(0)
 
-    def play(obs: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        nonlocal memory
+    def act(obs: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        nonlocal memory, adversary
         memory, action, adversary = _both(policy, opponent, memory, jnp.asarray(obs, jnp.float32))
-        return np.asarray(action), np.asarray(adversary)
+        return np.asarray(action)
 
-    return play
+    return HostPlayers(act, lambda obs, generator: np.asarray(adversary))
 
 
 @jax.jit
-def _both(policy: Any, opponent: Any, memory: Any, obs: Array) -> tuple[Any, Array, Array]:
-    memory, action = act(policy, memory, obs)
-    return memory, action, reply(opponent, memory, obs, action)
-
-
-def fresh(policy: Any) -> Any:
-    """The memory of a policy at the start of an episode: nothing, for most."""
-    return policy.fresh() if hasattr(policy, "fresh") else ()
-
-
-def act(policy: Any, memory: Any, obs: Float[Array, " p"]) -> tuple[Any, Float[Array, " q"]]:
-    return policy.act(memory, obs) if hasattr(policy, "act") else (memory, policy(obs))
-
-
-def reply(opponent: Any, memory: Any, obs: Float[Array, " p"], action: Float[Array, " q"]) -> Float[Array, " qbar"]:
-    """The opponent's answer to an agent that has acted, and has this memory of it."""
-    return opponent.read(memory) if hasattr(opponent, "read") else opponent(obs, action)
+def _both(policy: AbstractPolicy, opponent: AbstractAdversary, memory: Any, obs: Array) -> tuple[Any, Array, Array]:
+    memory, action = policy.act(memory, obs)
+    return memory, action, opponent.reply(memory, obs, action)
 
 
 def predict(
-    policy: Any, obs: np.ndarray, memory: Any = None, episode_start: Any = None, noise: Any = None
+    policy: AbstractPolicy, obs: np.ndarray, memory: Any = None, episode_start: Any = None, noise: Any = None
 ) -> tuple[np.ndarray, Any]:
     """The action at one observation or a batch of them, and the memory after it; None begins an episode.
 
     `episode_start` says at which observations an episode begins: their memory is a fresh one. With `noise` a policy
     that is a distribution draws its action from it; every other action is the mode.
     """
-    if not hasattr(policy, "fresh"):
-        drawn = noise is not None and hasattr(policy, "sample")
-        return np.asarray(_draw(policy, obs, noise) if drawn else _play(policy, obs)), memory
-    begun = jax.tree.map(lambda x: jnp.broadcast_to(x, (*obs.shape[:-1], *x.shape)), fresh(policy))
+    if noise is not None and isinstance(policy, Gaussian):
+        return np.asarray(_draw(policy, obs, noise)), memory
+    if (begun := policy.fresh()) is None:
+        return np.asarray(_play(policy, obs)), memory
+    begun = jax.tree.map(lambda x: jnp.broadcast_to(x, (*obs.shape[:-1], *x.shape)), begun)
     if memory is None:
         memory = begun
     elif episode_start is not None:
@@ -229,17 +232,17 @@ def checked(observation: Any, size: int) -> Float[np.ndarray, "*b p"]:
 
 
 @jax.jit
-def _play(policy: Any, obs: Array) -> Array:
+def _play(policy: AbstractPolicy, obs: Array) -> Array:
     return policy(obs)
 
 
 @jax.jit
-def _draw(policy: Any, obs: Array, noise: Array) -> Array:
+def _draw(policy: Gaussian, obs: Array, noise: Array) -> Array:
     return policy.sample(obs, noise)[0]
 
 
 @jax.jit
-def _recall(policy: Any, memory: Any, obs: Float[Array, "*b p"]) -> tuple[Any, Float[Array, "*b q"]]:
+def _recall(policy: AbstractPolicy, memory: Any, obs: Float[Array, "*b p"]) -> tuple[Any, Float[Array, "*b q"]]:
     step = policy.act
     for _ in obs.shape[:-1]:
         step = jax.vmap(step)

@@ -18,15 +18,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from rhucrl.attacks.families import FAMILIES, Member, member, respond, size
+from rhucrl.attacks.families import FAMILIES, AbstractFound, Member, member, respond, size
+from rhucrl.attacks.planning import PlanningAdversary
 from rhucrl.attacks.rollouts import Keys, Policy, rollout
 from rhucrl.envs.game import Game, JaxGame
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.errors import UsageError
+from rhucrl.networks.policies import AbstractPolicy, Gaussian
 from rhucrl.play import Trajectory, steps
 from rhucrl.play import predict as predict_step
 
-Adversary = Callable[[Any, Any], Any]
+Adversary = Callable[[Any, Any], Any]  # of the observation and the step
+Candidate = Adversary | AbstractFound
 Score = tuple[float, float]
 
 TOGETHER = 16  # episodes that one program plays side by side
@@ -56,12 +59,12 @@ class Arena(Protocol):
         """Seconds of all processes."""
         ...
 
-    def play(self, adversaries: Sequence[Adversary | None], seeds: Sequence[int]) -> list[list[EpisodeResult]]:
+    def play(self, adversaries: Sequence[Candidate | None], seeds: Sequence[int]) -> list[list[EpisodeResult]]:
         """Episodes against each adversary on each seed; None is nobody, on the system without its strength."""
         ...
 
 
-def gains(arena: Arena, adversary: Adversary | None, seeds: Sequence[int]) -> list[float]:
+def gains(arena: Arena, adversary: Candidate | None, seeds: Sequence[int]) -> list[float]:
     return [played.gain for played in arena.play([adversary], seeds)[0]]
 
 
@@ -80,13 +83,13 @@ class Actor:
     def __init__(self, policy: Any, env: ZeroSumEnv, clip: bool = False):
         predict: Any = getattr(policy, "predict", None)
         if predict is None and not callable(policy):
-            told = f"a {type(policy).__name__} is no policy"
-            raise UsageError(f"{told}: give a function of observations, or with .predict")
+            wrong = f"a {type(policy).__name__} is no policy"
+            raise UsageError(f"{wrong}: give a function of observations, or with .predict")
         network: Any = getattr(policy, "policy", policy)
         plays: Any = policy
-        if hasattr(network, "on_host"):
+        if isinstance(network, Gaussian):
             plays, predict = network.on_host(), None
-        elif hasattr(policy, "fresh"):
+        elif isinstance(policy, AbstractPolicy):
             predict = partial(remembering, policy)
         elif isinstance(policy, eqx.Module):
             plays = eqx.filter_jit(plays)
@@ -105,8 +108,8 @@ class Actor:
             action = np.asarray(self._plays(obs))
         else:
             memory = {} if self.memory is None else {"state": self.memory}
-            told, self.memory = self._predict(obs, deterministic=True, **memory)
-            action = np.asarray(told)
+            action, self.memory = self._predict(obs, deterministic=True, **memory)
+            action = np.asarray(action)
         demand_action(action, obs, self._box, self._clip)
         return action
 
@@ -118,23 +121,23 @@ def demand_action(action: np.ndarray, obs: np.ndarray, box: Any, clip: bool) -> 
         raise UsageError(f"the policy's action {action.tolist()} is not finite at the observation {obs.tolist()}")
     slack = SLACK * (box.high - box.low)
     if not clip and ((action < box.low - slack) | (action > box.high + slack)).any():
-        told = f"the policy's action {action.tolist()} is outside {box.low.tolist()} to {box.high.tolist()}"
-        raise UsageError(f"{told}: keep the policy inside, or let its actions be clipped (--clip, clip=True)")
+        wrong = f"the policy's action {action.tolist()} is outside {box.low.tolist()} to {box.high.tolist()}"
+        raise UsageError(f"{wrong}: keep the policy inside, or let its actions be clipped (--clip, clip=True)")
 
 
-def bound(adversary: Any, env: ZeroSumEnv, act: Actor) -> Adversary | None:
+def bound(adversary: Candidate | None, env: ZeroSumEnv, act: Actor) -> Adversary | None:
     """An adversary that plans has to meet the environment and the policy first."""
-    return adversary.bind(env, act) if hasattr(adversary, "bind") else adversary
+    return adversary.bind(env, act) if isinstance(adversary, AbstractFound) else adversary
 
 
 class Help(Protocol):
-    """Other processes that play adversaries which are data."""
+    """Other processes, which play adversaries that can be described."""
 
     steps: int
     cpu: float
 
     def play(
-        self, adversaries: Sequence[Any], seeds: Sequence[int], watch: Callable[[], None]
+        self, described: Sequence[dict[str, Any]], seeds: Sequence[int], watch: Callable[[], None]
     ) -> list[list[EpisodeResult]]: ...
 
 
@@ -143,31 +146,33 @@ def nothing() -> None:
 
 
 class HostArena:
-    """Episodes step by step, here or by a crew. `watch()` is called now and then."""
+    """Episodes step by step, here or by other processes. `watch()` is called now and then."""
 
     def __init__(
         self, policy: Any, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] = nothing,
-        crew: Help | None = None,
+        workers: Help | None = None,
     ):  # fmt: skip
         if not isinstance(env, ZeroSumEnv):
             raise UsageError("this game's system runs on the host: give the environment that rhucrl.make or wrap made")
-        self.env, self.act, self.watch, self._crew = env, Actor(policy, env, clip), watch, crew
+        self.env, self.act, self.watch, self._workers = env, Actor(policy, env, clip), watch, workers
         self._calm = env.at(0.0)
 
     @property
     def steps(self) -> int:
-        return self.env.taken + self._calm.taken + (self._crew.steps if self._crew else 0)
+        return self.env.taken + self._calm.taken + (self._workers.steps if self._workers else 0)
 
     @property
     def cpu(self) -> float:
-        return time.process_time() + (self._crew.cpu if self._crew else 0.0)
+        return time.process_time() + (self._workers.cpu if self._workers else 0.0)
 
-    def play(self, adversaries: Sequence[Adversary | None], seeds: Sequence[int]) -> list[list[EpisodeResult]]:
-        if self._crew and all(hasattr(adversary, "is_data") for adversary in adversaries):
-            return self._crew.play(adversaries, seeds, self.watch)
+    def play(self, adversaries: Sequence[Candidate | None], seeds: Sequence[int]) -> list[list[EpisodeResult]]:
+        if self._workers:
+            described = [one.described() if isinstance(one, AbstractFound) else None for one in adversaries]
+            if all(described):
+                return self._workers.play([row for row in described if row], seeds, self.watch)
         return [[self._one(adversary, seed) for seed in seeds] for adversary in adversaries]
 
-    def _one(self, adversary: Adversary | None, seed: int) -> EpisodeResult:
+    def _one(self, adversary: Candidate | None, seed: int) -> EpisodeResult:
         env = self._calm if adversary is None else self.env
         played = play(env, self.act, bound(adversary, env, self.act), seed)
         self.watch()
@@ -177,12 +182,12 @@ class HostArena:
 def play(env: ZeroSumEnv, act: Actor, adversary: Adversary | None, seed: int) -> EpisodeResult:
     """One episode; it ends where the environment ends it, or at the game's horizon."""
 
-    def against(obs: np.ndarray) -> np.ndarray:
+    def answer(obs: np.ndarray) -> np.ndarray:
         return env.neutral if adversary is None else adversary(obs, np.int32(env.time or 0))
 
     act.reset()
     path, gain = [], 0.0
-    for step in steps(env, lambda obs: (act(obs), against(obs)), seed, against):
+    for step in steps(env, act, answer, seed):
         path += [step.following] if path else [step.obs, step.following]
         gain += step.reward
     moved = (np.asarray(path) - path[0]) / np.asarray(env.game.scale)
@@ -204,7 +209,7 @@ class JaxArena:
     def cpu(self) -> float:
         return time.process_time()
 
-    def play(self, adversaries: Sequence[Adversary | None], seeds: Sequence[int]) -> list[list[EpisodeResult]]:
+    def play(self, adversaries: Sequence[Candidate | None], seeds: Sequence[int]) -> list[list[EpisodeResult]]:
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
         rows: list[list[EpisodeResult]] = []
         while len(rows) < len(adversaries):
@@ -213,11 +218,11 @@ class JaxArena:
         self._steps += sum(played.steps for row in rows for played in row)
         return rows
 
-    def _some(self, adversaries: Sequence[Adversary | None], keys: Keys) -> list[list[EpisodeResult]]:
+    def _some(self, adversaries: Sequence[Candidate | None], keys: Keys) -> list[list[EpisodeResult]]:
         """Of the adversaries, the first ones that fit into one program."""
         first: Any = adversaries[0]
         game: Any = self.env.game
-        if hasattr(first, "depth"):  # it plans, step by step
+        if isinstance(first, PlanningAdversary):  # step by step
             seeds = np.asarray(jax.random.key_data(keys))[:, -1].tolist()
             return [[play(self.env, self.act, first.bind(self.env, self.act), seed) for seed in seeds]]
         if first is None:
@@ -225,18 +230,18 @@ class JaxArena:
         elif not isinstance(first, Member):
             return [self._checked(jax.device_get(episodes(game, self.policy, first, keys)))]
         few: Any = list(itertools.takewhile(lambda a: isinstance(a, Member), adversaries[:TOGETHER]))
-        told = jax.device_get(against(game, self.policy, *encoded(few, self._sizes), keys))
-        return [self._checked(jax.tree.map(lambda x, i=i: x[i], told)) for i in range(len(few))]
+        found = jax.device_get(against(game, self.policy, *encoded(few, self._sizes), keys))
+        return [self._checked(jax.tree.map(lambda x, i=i: x[i], found)) for i in range(len(few))]
 
-    def _checked(self, told: Told) -> list[EpisodeResult]:
+    def _checked(self, found: EpisodeDigest) -> list[EpisodeResult]:
         box = self.env.boxes["agent"]
-        for action, obs in zip(told.odd, told.odd_at, strict=True):
+        for action, obs in zip(found.odd, found.odd_at, strict=True):
             demand_action(action, obs, box, self._clip)
-        columns = (x.tolist() for x in (told.gain, told.steps, told.excursion))
+        columns = (x.tolist() for x in (found.gain, found.steps, found.excursion))
         return [EpisodeResult(*row) for row in zip(*columns, strict=True)]
 
 
-class Told(NamedTuple):
+class EpisodeDigest(NamedTuple):
     """What is to be known of episodes; `odd` is the action furthest from its box's centre, and where it was taken."""
 
     gain: Float[Array, " k"]
@@ -247,7 +252,7 @@ class Told(NamedTuple):
 
 
 @eqx.filter_jit
-def episodes(game: JaxGame, policy: Policy, adversary: Adversary, keys: Keys) -> Told:
+def episodes(game: JaxGame, policy: Policy, adversary: Adversary, keys: Keys) -> EpisodeDigest:
     return jax.vmap(lambda key: digest(game, rollout(game, policy, adversary, key)))(keys)
 
 
@@ -269,11 +274,11 @@ def encoded(some: Sequence[Member], sizes: dict[str, int]) -> tuple[np.ndarray, 
 
 
 @eqx.filter_jit
-def against(game: JaxGame, policy: Policy, codes: Any, weights: Any, keys: Keys) -> Told:
+def against(game: JaxGame, policy: Policy, codes: Any, weights: Any, keys: Keys) -> EpisodeDigest:
     """Episodes against each of some members of families: one program for all, as policies take long to compile."""
     sizes, (low, high), codes, weights = sizes_of(game), game.adversary, jnp.asarray(codes), jnp.asarray(weights)
 
-    def one(code: Array, weights: Array) -> Told:
+    def one(code: Array, weights: Array) -> EpisodeDigest:
         def adversary(obs: Array, time: Array) -> Array:
             seen, phase = obs / game.scale, time / game.horizon
             acts = [lambda w, n=name: respond(n, w[: sizes[n]], low, high, seen, phase) for name in FAMILIES]
@@ -284,22 +289,22 @@ def against(game: JaxGame, policy: Policy, codes: Any, weights: Any, keys: Keys)
     return jax.vmap(one)(codes, weights)
 
 
-def digest(game: JaxGame, path: Trajectory) -> Told:
+def digest(game: JaxGame, path: Trajectory) -> EpisodeDigest:
     moved = jnp.square((path.obs - path.obs[0]) / game.scale).sum(-1)
     strange = jnp.abs(path.asked - (game.agent.low + game.agent.high) / 2).max(-1)
     odd = jnp.nan_to_num(strange, nan=jnp.inf).argmax()
     steps = game.horizon - game.terminated(path.obs).sum()
-    return Told(path.reward.sum(), steps, jnp.sqrt(moved.max()), path.asked[odd], path.obs[odd])
+    return EpisodeDigest(path.reward.sum(), steps, jnp.sqrt(moved.max()), path.asked[odd], path.obs[odd])
 
 
 def arena(
-    policy: Any, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] = nothing, crew: Help | None = None
+    policy: Any, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] = nothing, workers: Help | None = None
 ) -> Arena:
     """In JAX where the game and the policy are JAX's, otherwise on the host."""
     pure, in_time = getattr(policy, "policy", policy), getattr(policy, "budget_ms", None) is not None
     if isinstance(getattr(env, "game", None), JaxGame) and not in_time and is_pure(pure, env):
         return JaxArena(pure, env, clip, watch)
-    return HostArena(policy, env, clip, watch, crew)
+    return HostArena(policy, env, clip, watch, workers)
 
 
 def is_pure(policy: Any, env: ZeroSumEnv) -> bool:
@@ -308,7 +313,7 @@ def is_pure(policy: Any, env: ZeroSumEnv) -> bool:
         return False
     obs = jax.ShapeDtypeStruct((3, env.game.observation.size), jnp.float32)
     try:
-        told = eqx.filter_eval_shape(policy, obs)
+        action = eqx.filter_eval_shape(policy, obs)
     except Exception:
         return False
-    return getattr(told, "shape", None) == (3, env.game.agent.size)
+    return getattr(action, "shape", None) == (3, env.game.agent.size)

@@ -17,7 +17,7 @@ from rhucrl.algorithms import EVERY
 from rhucrl.attacks import families as adversaries
 from rhucrl.attacks import oracle
 from rhucrl.attacks.arena import Arena, JaxArena, Score, score
-from rhucrl.attacks.families import member, members
+from rhucrl.attacks.families import AbstractFound, member, members
 from rhucrl.attacks.forward import worst_sequence
 from rhucrl.attacks.learned import learn_adversary
 from rhucrl.attacks.planning import planner
@@ -25,6 +25,8 @@ from rhucrl.attacks.rollouts import rollout
 from rhucrl.envs.game import Game, JaxGame
 from rhucrl.envs.pendulum import Pendulum
 from rhucrl.errors import UsageError
+from rhucrl.networks.policies import Answer, Nobody, policy_of
+from rhucrl.training.agent import Agent
 
 HELD = 25  # steps for which a random action is held
 SHIFT = 3  # steps by which the rest of a sequence moves at most when it evolves
@@ -79,7 +81,7 @@ class AttackSearch(NamedTuple):
         Whether keeping the former worst finds worse adversaries than drawing anew is not established.
         """
         begun, scores = self.ranked(family, start)
-        champions, elite = [(scores[0], begun[0])], max(2, self.effort.population // 4)
+        worst, elite = [(scores[0], begun[0])], max(2, self.effort.population // 4)
         for centre, centre_score in zip(begun[: self.effort.restarts], scores, strict=False):
             mean, spread, best = centre, np.full(centre.size, SPREAD), [(centre_score, centre)]
             for _ in range(self.effort.generations):
@@ -88,19 +90,17 @@ class AttackSearch(NamedTuple):
                 best = sorted([*best, *zip(found, drawn, strict=True)], key=lambda pair: pair[0])[:elite]
                 chosen = np.stack([weights for _, weights in best])
                 mean, spread = chosen.mean(0), chosen.std(0) + 0.05
-            champions.append(best[0])
-        return [member(self.game, family, min(champions, key=lambda pair: pair[0])[1])]
+            worst.append(best[0])
+        return [member(self.game, family, min(worst, key=lambda pair: pair[0])[1])]
 
     def evolve(self, start: np.ndarray, generator: np.random.Generator) -> list[Any]:
         """From the worst sequence of `start`: stretches of it go to a vertex or move in time; what hurts more stays."""
-        outputs, (champion, *_), (record, *_) = self.game.adversary.size, *self.ranked("sequence", start)
+        outputs, (worst, *_), (record, *_) = self.game.adversary.size, *self.ranked("sequence", start)
         for _ in range(self.effort.evolution):
-            drawn = [
-                mutated(champion.reshape(-1, outputs), generator).ravel() for _ in range(self.effort.population // 2)
-            ]
+            drawn = [mutated(worst.reshape(-1, outputs), generator).ravel() for _ in range(self.effort.population // 2)]
             (best, *_), (score, *_) = self.ranked("sequence", np.stack(drawn))
-            champion, record = (best, score) if score < record else (champion, record)
-        return [member(self.game, "sequence", champion)]
+            worst, record = (best, score) if score < record else (worst, record)
+        return [member(self.game, "sequence", worst)]
 
 
 def mutated(actions: np.ndarray, generator: np.random.Generator) -> np.ndarray:
@@ -235,20 +235,23 @@ def is_certain(game: Game) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class Trained(AbstractFound):
     """The adversary that an agent learned with."""
 
-    agent: Any
+    agent: Agent
 
     def __call__(self, obs: Any, time: Any) -> Any:
         return self.agent.adversary(obs, time)
 
     def bind(self, env: Any, act: Any) -> Any:
-        network: Any = getattr(self.agent.opponent, "policy", None)
-        if not hasattr(network, "on_host"):
+        opponent = self.agent.opponent
+        if not isinstance(opponent, Answer | Nobody):
             return jax.jit(self)
-        play = network.on_host()
+        play = opponent.on_host()
         return lambda obs, time: play(obs)
+
+    def described(self) -> None:
+        return None
 
     def save(self, folder: Any) -> None:
         self.agent.save(folder, adversary="trained")
@@ -279,14 +282,14 @@ def battery(search: AttackSearch) -> dict[str, Attack]:
 
 def has_opponent(policy: Any, game: Game) -> bool:
     """Whether a policy learned with an adversary that means the same in this game."""
-    if not hasattr(policy, "adversary") or EVERY[policy.config.algo].deployed == "none":
+    if not isinstance(policy, Agent) or EVERY[policy.config.algo].deployed == "none":
         return False
     return all(policy.game.options().get(name) == game.options().get(name) for name in ("setting", "mixture"))
 
 
 def has_memory(arena: JaxArena) -> bool:
     """Whether the policy is more than a function of the state, which dynamic programming needs."""
-    return hasattr(arena.policy, "fresh")
+    return policy_of(arena.policy).fresh() is not None
 
 
 def can_plan(env: Any) -> bool:

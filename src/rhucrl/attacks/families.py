@@ -5,12 +5,14 @@ A member plays in NumPy and, traced, in JAX. It can be saved, and loading it run
 
 from __future__ import annotations
 
+import abc
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from rhucrl.envs.game import Game
@@ -96,8 +98,24 @@ KNOWN: dict[tuple[str, int], tuple[tuple[float, ...], ...]] = {
 F sign(v + .4 w) sideways, +-F upwards."""
 
 
+class AbstractFound(abc.ABC):
+    """An adversary of an attack that can be kept; others are plain functions of the observation and the step."""
+
+    @abc.abstractmethod
+    def bind(self, env: Any, act: Any) -> Callable[[Any, Any], Any]:
+        """The adversary of one episode of an environment, a function of (obs, time), against the agent that acts."""
+
+    @abc.abstractmethod
+    def save(self, folder: str | Path) -> None:
+        """Write it: safetensors and JSON."""
+
+    @abc.abstractmethod
+    def described(self) -> dict[str, Any] | None:
+        """As JSON, for other processes; None if it is no data."""
+
+
 @dataclass(frozen=True, eq=False)
-class Member:
+class Member(AbstractFound):
     """A member of a family in a game: a callable of (obs, time)."""
 
     family: str
@@ -106,14 +124,18 @@ class Member:
     high: np.ndarray
     scale: np.ndarray
     horizon: int
-    is_data = True
 
     def __call__(self, obs: Any, time: Any) -> Any:
-        seen = (obs if hasattr(obs, "__array_namespace__") else np.asarray(obs, float)) / self.scale
+        seen = (obs if isinstance(obs, np.ndarray | jax.Array) else np.asarray(obs, float)) / self.scale
         return respond(self.family, self.weights, self.low, self.high, seen, time / self.horizon)
 
+    def bind(self, env: Any, act: Any) -> Member:
+        return self
+
+    def described(self) -> dict[str, Any]:
+        return {"family": self.family, "weights": self.weights.tolist()}
+
     def save(self, folder: str | Path) -> None:
-        """Write it: safetensors and JSON."""
         arrays = {name: np.asarray(getattr(self, name), float) for name in ARRAYS}
         shapes = {name: array.shape[0] for name, array in arrays.items()}
         save_tree(folder, arrays, {"adversary": self.family, "horizon": self.horizon, "sizes": shapes})

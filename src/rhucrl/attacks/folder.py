@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from rhucrl.attacks.families import AbstractFound
 from rhucrl.attacks.worst_case import AttackFinding, load_adversary
 from rhucrl.errors import UsageError
 from rhucrl.storage.trees import dump, explained, write_file
@@ -44,7 +45,7 @@ class Folder:
         return AttackFinding(load_adversary(self.path / name), tuple(row["returns"]), row["steps"], row["cpu"])
 
     def put(self, name: str, finding: AttackFinding) -> None:
-        if hasattr(finding.adversary, "save"):
+        if isinstance(finding.adversary, AbstractFound):
             finding.adversary.save(self.path / name)
         row = {"returns": finding.returns, "steps": finding.steps, "cpu": round(finding.cpu, 2)}
         self.record["findings"][name] = row

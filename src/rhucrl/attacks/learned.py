@@ -11,11 +11,11 @@ from jaxtyping import PRNGKeyArray
 
 from rhucrl.attacks.arena import Actor, Arena
 from rhucrl.attacks.families import WIDTH, Member, member
-from rhucrl.envs.zero_sum_env import AdversaryView, ZeroSumEnv
+from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.model_free.off_policy import Practice, on_host, practise
 from rhucrl.model_free.sac import ReplayMemory, SACLearner, SACOptions, SACPlayer, begin, memory, update
 from rhucrl.networks.layers import Perceptron
-from rhucrl.play import seed_of
+from rhucrl.play import seed_of, steps
 
 OPTIONS = SACOptions(width=WIDTH, batch=128, every=16, learning_rate=1e-3)
 RANDOM = {"step": 1, "episode": 20}  # episodes of random actions at the start
@@ -33,11 +33,8 @@ def learn_adversary(
 ) -> Learned:
     """`progress` is told the number of episodes that are over, and the return of the last one."""
     game, key, once = arena.env.game, jax.random.key(seed), arena.env.game.scope == "episode"
-    players, play, random = (
-        (SACPlayer(game.adversary.size, -1),),
-        practise_once if once else practise,
-        RANDOM[game.scope],
-    )
+    players, random = (SACPlayer(game.adversary.size, -1),), RANDOM[game.scope]
+    play = practise_once if once else practise
     learner, found = begin(players, game.scale, OPTIONS, key), []
     store = memory(episodes * (1 if once else game.horizon), game.observation.size, game.adversary.size)
     for index in range(episodes):
@@ -66,20 +63,23 @@ def practise_once(
     """
     keys, size = jax.random.split(key), players[0].size
     generator = np.random.default_rng(seed := seed_of(keys[0]))
-    view, before = AdversaryView(env, act), env.taken
-    obs, _ = view.reset(seed=seed)
-    if exploration is None:
-        unit = generator.uniform(-1, 1, size)
-    else:
-        unit = on_host(learner)[0](obs, generator.standard_normal(size, np.float32))
-    low, high = (np.asarray(x) for x in env.game.adversary)
-    following, loss, *_ = view.step(low + (unit + 1) / 2 * (high - low))
-    store = store.add(obs, unit, -loss / env.game.horizon, following, False)
-    told = {}
+    (low, high), unit, metrics = (np.asarray(x) for x in env.game.adversary), np.zeros(size), {}
+
+    def answer(obs: np.ndarray) -> np.ndarray:
+        nonlocal unit
+        if exploration is None:
+            unit = generator.uniform(-1, 1, size)
+        else:
+            unit = on_host(learner)[0](obs, generator.standard_normal(size, np.float32))
+        return low + (unit + 1) / 2 * (high - low)
+
+    path = list(steps(env, act, answer, seed))
+    earned = sum(step.reward for step in path)
+    store = store.add(path[0].obs, unit, earned / env.game.horizon, path[-1].following, False)
     if exploration is not None:
         batches = store.draw(generator, max(1, round(options.updates * env.game.horizon)), options.batch)
-        learner, told = update(learner, batches, players, options, keys[1])
-    return Practice(learner, store, -float(loss), env.taken - before, {name: float(x) for name, x in told.items()})
+        learner, metrics = update(learner, batches, players, options, keys[1])
+    return Practice(learner, store, float(earned), len(path), {name: float(x) for name, x in metrics.items()})
 
 
 def _flat(net: Perceptron) -> np.ndarray:

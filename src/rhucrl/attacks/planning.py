@@ -16,7 +16,7 @@ CANDIDATES = 9  # actions tried at most
 
 
 @dataclass(frozen=True, eq=False)
-class PlanningAdversary:
+class PlanningAdversary(adversaries.AbstractFound):
     """Every `hold` steps: the action that, held for `depth` steps of the true system, leaves the policy the least.
 
     With a depth of one step it is greedy. Among equal returns counts how far the system was driven.
@@ -25,10 +25,8 @@ class PlanningAdversary:
     depth: int
     hold: int
     actions: np.ndarray
-    is_data = True
 
     def bind(self, env: Any, act: Any) -> Any:
-        """The adversary of one episode: a callable of (obs, time)."""
         scale, chosen = np.asarray(env.game.scale), self.actions[0]
 
         def outcome(saved: Any, memory: Any, obs: np.ndarray, action: np.ndarray) -> tuple[float, float]:
@@ -51,6 +49,9 @@ class PlanningAdversary:
             return chosen
 
         return plan
+
+    def described(self) -> dict[str, Any]:
+        return {"depth": self.depth, "hold": self.hold, "actions": self.actions.tolist()}
 
     def save(self, folder: str | Path) -> None:
         meta = {"adversary": "planner", "depth": self.depth, "hold": self.hold, "shape": self.actions.shape}

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from rhucrl.envs.game import Game, demand_jax
-from rhucrl.play import Trajectory, act, fresh, scan_steps
+from rhucrl.networks.policies import policy_of
+from rhucrl.play import Trajectory, scan_steps
 
 Keys = Key[Array, " k"]
 Policy = Callable[[Float[Array, "*b p"]], Float[Array, "*b q"]]
@@ -46,15 +47,15 @@ def rollout(game: Game, policy: Policy, adversary: Adversary | None, key: PRNGKe
     """
     if adversary is None:
         game, adversary = game.nominal(), neutral_adversary(game)
-    game = demand_jax(game)
+    game, agent = demand_jax(game), policy_of(policy)
     start, draws = jax.random.split(key)
     held = adversary(game.observe(game.reset(start)), jnp.int32(0)) if game.scope == "episode" else None
 
     def players(memory: Any, obs: Array, time: Array) -> tuple[Any, Array, Array]:
-        memory, action = act(policy, memory, obs)
+        memory, action = agent.act(memory, obs)
         return memory, action, adversary(obs, time) if held is None else held
 
-    return scan_steps(game, players, fresh(policy), start, draws)
+    return scan_steps(game, players, agent.fresh(), start, draws)
 
 
 def episode_return(game: Game, policy: Policy, adversary: Adversary | None, key: PRNGKeyArray) -> Float[Array, ""]:

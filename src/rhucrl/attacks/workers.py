@@ -26,19 +26,10 @@ from rhucrl.runtime.interrupts import end
 from rhucrl.runtime.processes import own_cores, start
 
 
-def described(adversary: Any) -> dict[str, Any] | None:
-    """The adversary as JSON; None if it is no data."""
-    if isinstance(adversary, Member):
-        return {"family": adversary.family, "weights": adversary.weights.tolist()}
-    if isinstance(adversary, PlanningAdversary):
-        return {"depth": adversary.depth, "hold": adversary.hold, "actions": adversary.actions.tolist()}
-    return None
-
-
-def revived(game: Any, adversary: dict[str, Any]) -> Any:
-    if "family" in adversary:
-        return member(game, adversary["family"], adversary["weights"])
-    return PlanningAdversary(adversary["depth"], adversary["hold"], np.asarray(adversary["actions"]))
+def revived(game: Any, described: dict[str, Any]) -> Member | PlanningAdversary:
+    if "family" in described:
+        return member(game, described["family"], described["weights"])
+    return PlanningAdversary(described["depth"], described["hold"], np.asarray(described["actions"]))
 
 
 class Workers:
@@ -63,9 +54,9 @@ class Workers:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def play(
-        self, adversaries: Sequence[Any], seeds: Sequence[int], watch: Callable[[], None]
+        self, described: Sequence[dict[str, Any]], seeds: Sequence[int], watch: Callable[[], None]
     ) -> list[list[EpisodeResult]]:
-        tasks = [[self._pool.submit(self._one, each, seed) for seed in seeds] for each in map(described, adversaries)]
+        tasks = [[self._pool.submit(self._one, adversary, seed) for seed in seeds] for adversary in described]
         rows = []
         for task in tasks:
             rows.append([future.result() for future in task])
@@ -76,14 +67,14 @@ class Workers:
         process = self._idle.get()
         try:
             print(json.dumps({"adversary": adversary, "seed": seed}), file=process.stdin, flush=True)
-            reply = json.loads(process.stdout.readline() or '{"failed": "a process of the attack has died"}')
+            answer = json.loads(process.stdout.readline() or '{"failed": "a process of the attack has died"}')
         finally:
             self._idle.put(process)
-        if "failed" in reply:
-            raise UsageError(reply["failed"])
+        if "failed" in answer:
+            raise UsageError(answer["failed"])
         with self._lock:
-            self.steps, self.cpu = self.steps + reply["steps"], self.cpu + reply["cpu"]
-        return EpisodeResult(*reply["played"])
+            self.steps, self.cpu = self.steps + answer["steps"], self.cpu + answer["cpu"]
+        return EpisodeResult(*answer["played"])
 
 
 def work(subject: dict[str, Any]) -> None:
@@ -97,10 +88,14 @@ def work(subject: dict[str, Any]) -> None:
         asked, clock, steps = json.loads(line), time.process_time(), arena.steps
         try:
             ((played,),) = arena.play([revived(env.game, asked["adversary"])], [asked["seed"]])
-            reply: dict[str, Any] = {"played": played, "steps": arena.steps - steps, "cpu": time.process_time() - clock}
+            answer: dict[str, Any] = {
+                "played": played,
+                "steps": arena.steps - steps,
+                "cpu": time.process_time() - clock,
+            }
         except UsageError as error:
-            reply = {"failed": str(error)}
-        print(json.dumps(reply), flush=True)
+            answer = {"failed": str(error)}
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

@@ -29,8 +29,9 @@ from rhucrl.replay import Replay, Transitions
 from rhucrl.runtime.compilation import cache_folder
 from rhucrl.runtime.progress import ShowsProgress
 from rhucrl.solvers.actor_critic import solver as pathwise
-from rhucrl.solvers.look_ahead import solver as look_ahead
+from rhucrl.solvers.base import AbstractSolver
 from rhucrl.solvers.look_ahead import value_iteration
+from rhucrl.solvers.look_ahead.candidates import adversary_candidates, agent_candidates
 from rhucrl.storage.trees import save_tree
 from rhucrl.training import protocol
 from rhucrl.training.loop import Silent, env_of
@@ -71,16 +72,17 @@ class BenchSetup(NamedTuple):
     config: TrainConfig
     env: Any
     state: Any
-    here: tuple[TrainConfig, Game, Any, Replay]
+    solver: AbstractSolver
+    here: tuple[Any, Replay]
     numbers: Any
 
 
 def setup(config: TrainConfig, rows: int) -> BenchSetup:
     env, key = env_of(config), jax.random.key(0)
-    state = protocol.initial(config, env)
+    state = protocol.ModelBased(config).initial(env)
     state = state._replace(replay=filled(state.replay, env.game, rows, key))
     config, numbers = protocol.programs(config), protocol.numbers(config, 1)
-    return BenchSetup(config, env, state, (config, env.game, state.model, state.replay), numbers)
+    return BenchSetup(config, env, state, protocol.solver_of(config, env.game), (state.model, state.replay), numbers)
 
 
 def robot_update(config: TrainConfig) -> tuple[Callable[[], Any], Callable[[], float]]:
@@ -88,7 +90,7 @@ def robot_update(config: TrainConfig) -> tuple[Callable[[], Any], Callable[[], f
     its, row, key = setup(config, 1000), ALGORITHMS[config.algo], jax.random.key(0)
     problems = ((its.state.learner.agent, row.agent_eta, False), (its.state.learner.response, row.response_eta, True))
     solve: Any = pathwise.solve
-    calls = [(*its.here, problem, its.numbers, sign, frozen, key) for problem, sign, frozen in problems]
+    calls = [(its.solver, *its.here, problem, its.numbers, sign, frozen, key) for problem, sign, frozen in problems]
     return (
         lambda: [solve(*call) for call in calls],
         lambda: sum(gflop(solve.trace(*call).jaxpr) for call in calls) / UPDATES,
@@ -99,7 +101,7 @@ def pendulum_update(config: TrainConfig) -> tuple[Callable[[], Any], Callable[[]
     """Both problems of the look-ahead solver with their pools, and the GFLOP of one update of both alone."""
     its, key = setup(config, 200), jax.random.key(0)
     game, learner, sign = its.env.game, its.state.learner, jnp.float32(1)
-    adversary = look_ahead.adversary_candidates(game, True)
+    adversary = adversary_candidates(game, True)
 
     def one(values: Any, points: Any) -> float:
         pool = value_iteration.rollouts(
@@ -111,8 +113,8 @@ def pendulum_update(config: TrainConfig) -> tuple[Callable[[], Any], Callable[[]
         step = jax.jit(lambda values, pool: value_iteration.improve(game, values, pool, *rest))
         return gflop(step.trace(values, pool).jaxpr)
 
-    work = lambda: look_ahead.improve(*its.here, learner, its.numbers, jax.random.split(key))  # noqa: E731
-    points = look_ahead.agent_candidates(game.agent, config.solver.agent_points)
+    work = lambda: its.solver.improve(*its.here, learner, its.numbers, jax.random.split(key))  # noqa: E731
+    points = agent_candidates(game.agent, config.solver.agent_points)
     return work, lambda: one(learner.agent, points) + one(learner.response, points[:1]) / 2  # it makes half as many
 
 
@@ -128,7 +130,7 @@ def pieces(folder: Path) -> list[Piece]:
     before = preset.config, preset.env, preset.state
     played = protocol.play(*before, False, jax.random.key(1))
     fit = lambda: protocol.learn(preset.config, preset.state, played, preset.numbers.beta, jax.random.key(2))  # noqa: E731
-    long = protocol.initial(TrainConfig.preset("half-cheetah", episodes=LONG), preset.env)
+    long = protocol.ModelBased(TrainConfig.preset("half-cheetah", episodes=LONG)).initial(preset.env)
     lazy = lambda obs: jnp.zeros((*obs.shape[:-1], 1))  # noqa: E731
     arena = env_of(pendulum)
     return [
@@ -211,9 +213,9 @@ def compile_here() -> dict[str, float]:
     learner = its.state.learner
     played = protocol.play(its.config, its.env, its.state, True, key)
     programs: dict[str, Callable[[], Any]] = {
-        "agent's problem": lambda: solve(*its.here, learner.agent, its.numbers, 1, False, key),
-        "response": lambda: solve(*its.here, learner.response, its.numbers, -1, True, key),
-        "bounds": lambda: pathwise.judge(*its.here, learner, its.state.output.policy, its.numbers, key),
+        "agent's problem": lambda: solve(its.solver, *its.here, learner.agent, its.numbers, 1, False, key),
+        "response": lambda: solve(its.solver, *its.here, learner.response, its.numbers, -1, True, key),
+        "bounds": lambda: its.solver.judge(*its.here, learner, its.state.output.policy, its.numbers, key),
         "fit": lambda: protocol.learn(its.config, its.state, played, its.numbers.beta, key),
     }
     for name, program in programs.items():

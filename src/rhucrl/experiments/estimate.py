@@ -46,8 +46,8 @@ def _bytes(tree: Any) -> int:
 def _gflop(config: TrainConfig, game: Game, state: Any) -> float:
     """Of an episode: of both problems, and of a fit of as many rounds as it may have."""
     programs, numbers = protocol.programs(config), protocol.numbers(config, 1)
-    solver, keys = protocol.solver_of(config, game), jax.random.split(jax.random.key(0))
-    solving = jax.make_jaxpr(lambda s, n: solver.improve(programs, game, s.model, s.replay, s.learner, n, keys)[0])
+    solver, keys = protocol.solver_of(programs, game), jax.random.split(jax.random.key(0))
+    solving = jax.make_jaxpr(lambda s, n: solver.improve(s.model, s.replay, s.learner, n, keys)[0])
     return gflop(solving(state, numbers)) + _fit_gflop(config, game)
 
 

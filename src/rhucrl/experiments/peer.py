@@ -58,11 +58,11 @@ def of_rhucrl(options: dict) -> dict:
         numbers |= {"rollouts": max(1, ROWS // env.game.horizon)}
         numbers |= {"divergence": float("inf")} if options["timing"] else {}
     config = TrainConfig.preset(options["task"], algo=options["algo"], **numbers)
-    its, steps, index = training.protocol_of(config), 0, 0
-    state = its.initial(config, env)
+    its, steps, index = training.learner_of(config), 0, 0
+    state = its.initial(env)
     clock, before = time.process_time(), 0
     while steps < most:
-        state, metrics = its.episode(config, env, state, index)
+        state, metrics = its.episode(env, state, index)
         steps, index = steps + metrics["steps"], index + 1
         if steps <= options["warm"]:
             clock, before = time.process_time(), steps

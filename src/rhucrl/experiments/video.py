@@ -18,6 +18,7 @@ from rhucrl.experiments.cameras import Moment, camera_of, simulated
 from rhucrl.experiments.figures import label
 from rhucrl.experiments.overlay import Caption, Overlay
 from rhucrl.experiments.style import algorithm_colour, number
+from rhucrl.play import steps
 from rhucrl.storage.trees import absolute, explained
 
 FRAMES_PER_SECOND = 25
@@ -33,18 +34,9 @@ OPPONENTS = {
 
 
 def record(
-    env: ZeroSumEnv,
-    policy: Policy,
-    adversary: Adversary | None,
-    path: str | Path,
-    seed: int = 0,
-    seconds: float = math.inf,
-    *,
-    name: str = "",
-    against: str | None = None,
-    algorithm: str = "",
-    progress: Any = None,
-) -> tuple[Path, Path]:
+    env: ZeroSumEnv, policy: Policy, adversary: Adversary | None, path: str | Path, seed: int = 0,
+    seconds: float = math.inf, *, name: str = "", against: str | None = None, algorithm: str = "", progress: Any = None,
+) -> tuple[Path, Path]:  # fmt: skip
     """Film one episode of `policy(obs)` against `adversary(obs, time)` (None: nobody) into an mp4 and a gif.
 
     `name` and `against` are words on the film, `algorithm` chooses its colour; `progress.update(n, text)` is told how
@@ -99,9 +91,9 @@ def film(
 
 def learned_with_somebody(policy: Any) -> bool:
     from rhucrl.algorithms import EVERY
+    from rhucrl.training.agent import Agent
 
-    row = EVERY.get(getattr(getattr(policy, "config", None), "algo", ""))
-    return hasattr(policy, "adversary") and (row is None or row.deployed != "none")
+    return isinstance(policy, Agent) and EVERY[policy.config.algo].deployed != "none"
 
 
 def _opponent(policy: Any, env: ZeroSumEnv, against: str, seed: int) -> Any:
@@ -144,20 +136,17 @@ def _frames(
 
 def _episode(env: ZeroSumEnv, policy: Policy, adversary: Adversary | None, seed: int, dt: float) -> Iterator[Moment]:
     """Play: the start, and the moment after every step."""
-    obs, _ = env.reset(seed=seed)
-    if adversary is not None and env.game.scope == "episode":
-        env.hold(adversary(obs, np.int32(0)))
     box, idle = env.boxes["adversary"], np.zeros(env.boxes["agent"].shape)
-    moment, done = Moment(0, 0.0, 0.0, idle, env.held, idle), False
+
+    def answer(obs: np.ndarray) -> np.ndarray:
+        return env.neutral if adversary is None else np.asarray(adversary(obs, np.int32(env.time or 0)))
+
+    start, _ = env.reset(seed=seed)
+    moment = Moment(0, 0.0, 0.0, idle, answer(start) if env.once else env.neutral, idle)
     yield moment
-    while not done:
-        against = env.neutral if adversary is None else np.asarray(adversary(obs, np.int32(moment.step)))
-        action = np.asarray(policy(obs))
-        obs, reward, terminated, truncated, info = env.step({"agent": action, "adversary": against})
-        done, step = terminated or truncated, moment.step + 1
-        against = env.held if env.once else np.clip(against, box.low, box.high)
-        executed = np.asarray(info["executed_action"])
-        moment = Moment(step, step * dt, moment.gain + reward, action, against, executed, terminated)
+    for time, step in enumerate(steps(env, lambda obs: np.asarray(policy(obs)), answer, seed), 1):
+        against, executed = np.clip(step.adversary, box.low, box.high), np.asarray(step.executed)
+        moment = Moment(time, time * dt, moment.gain + step.reward, step.action, against, executed, step.terminated)
         yield moment
 
 

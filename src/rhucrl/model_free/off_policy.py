@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +16,7 @@ from rhucrl.algorithms import MODEL_FREE
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Box, Game
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
+from rhucrl.learner import AbstractLearner
 from rhucrl.model_free.sac import (
     Batch,
     ReplayMemory,
@@ -28,7 +31,7 @@ from rhucrl.model_free.sac import (
 from rhucrl.networks.policies import Answer, Gaussian, Nobody
 from rhucrl.play import seed_of, steps
 from rhucrl.runtime.timing import timed
-from rhucrl.solvers.base import Pair
+from rhucrl.solvers.base import Pair, training_env
 
 PATIENCE = 10  # of AR-DDPG: the agent's updates for each one of the adversary
 
@@ -41,11 +44,6 @@ class OffPolicyState(NamedTuple):
     last: Pair
     output: Pair
     output_episode: Array
-
-
-def training_env(config: TrainConfig, env: ZeroSumEnv) -> ZeroSumEnv:
-    """An algorithm without an opponent learns on the nominal system."""
-    return env if MODEL_FREE[config.algo].opponent else env.at(0.0)
 
 
 def players_of(config: TrainConfig, game: Game) -> tuple[SACPlayer, ...]:
@@ -62,21 +60,6 @@ def options_of(config: TrainConfig) -> SACOptions:
     )  # fmt: skip
 
 
-def initial(config: TrainConfig, env: ZeroSumEnv) -> OffPolicyState:
-    """The state before the first episode."""
-    game = training_env(config, env).game
-    return fresh(config, game, config.episodes * game.horizon, jax.random.key(config.seed))
-
-
-def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> OffPolicyState:
-    players, options = players_of(config, game), options_of(config)
-    learner = begin(players, game.scale, options, key, game.strength)
-    outputs = players[0].size if options.mixture else sum(player.size for player in players)
-    store = memory(min(options.capacity, capacity), game.observation.size, outputs)
-    pair = pair_of(game, learner)
-    return OffPolicyState(learner, store._replace(count=np.int32(0)), pair, pair, jnp.int32(-1))
-
-
 def pair_of(game: Game, learner: SACLearner) -> Pair:
     first, *second = learner.networks.actors
     answers = [Answer(Gaussian(net, learner.normaliser, game.adversary)) for net in second]
@@ -90,7 +73,7 @@ class Practice(NamedTuple):
     memory: ReplayMemory
     earned: float
     steps: int
-    told: dict[str, float]
+    metrics: dict[str, float]
 
 
 def practise(
@@ -102,31 +85,31 @@ def practise(
     generator = np.random.default_rng(seed := seed_of(keys[0]))
     boxes = {1: game.agent, -1: game.adversary}
     spans = [tuple(np.asarray(x) for x in boxes[player.sign]) for player in players]
-    hosts, told, earned, taken = on_host(learner), {}, 0.0, 0
-    units: list[np.ndarray] = []
+    networks, metrics, earned, taken = on_host(learner), {}, 0.0, 0
+    units = [np.zeros(0)] * len(players)
 
-    def act(obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        units[:] = [decide(host, obs, player.size) for host, player in zip(hosts, players, strict=True)]
-        placed = [low + (unit + 1) / 2 * (high - low) for unit, (low, high) in zip(units, spans, strict=True)]
-        if len(placed) == 2:
-            return placed[0], placed[1]
-        return (placed[0], other(obs)) if players[0].sign > 0 else (other(obs), placed[0])
-
-    def decide(host: Any, obs: np.ndarray, size: int) -> np.ndarray:
+    def decide(index: int, obs: np.ndarray) -> np.ndarray:
+        """What a player that learns does; its point of the unit box is kept."""
+        size, (low, high) = players[index].size, spans[index]
         if exploration is None:
-            return generator.uniform(-1, 1, size)
-        noise = generator.standard_normal(size, np.float32)
-        return np.clip(host(obs, None) + exploration * noise, -1, 1) if options.deterministic else host(obs, noise)
+            units[index] = generator.uniform(-1, 1, size)
+        elif options.deterministic:
+            noise = generator.standard_normal(size, np.float32)
+            units[index] = np.clip(networks[index](obs, None) + exploration * noise, -1, 1)
+        else:
+            units[index] = networks[index](obs, generator.standard_normal(size, np.float32))
+        return low + (units[index] + 1) / 2 * (high - low)
 
-    for step in steps(env, act, seed):
+    own = {player.sign: partial(decide, index) for index, player in enumerate(players)}
+    for step in steps(env, own.get(1, other), own.get(-1, other), seed):
         done = to_unit(game.agent, step.executed) if options.mixture else np.concatenate(units)
         store = store.add(step.obs, done, step.reward, step.following, not step.terminated)
         earned, taken = earned + step.reward, taken + 1
         if store.count % options.every == 0 and exploration is not None:
             batches = store.draw(generator, max(1, round(options.updates * options.every)), options.batch)
-            learner, told = timed("solving", update, learner, batches, players, options, keys[1])
-            hosts = on_host(learner)
-    return Practice(learner, store, earned, taken, {name: float(x) for name, x in told.items()})
+            learner, metrics = timed("solving", update, learner, batches, players, options, keys[1])
+            networks = on_host(learner)
+    return Practice(learner, store, earned, taken, {name: float(x) for name, x in metrics.items()})
 
 
 def to_unit(box: Box, action: Any) -> np.ndarray:
@@ -139,15 +122,35 @@ def on_host(learner: SACLearner) -> list[Any]:
     return [unit_policy(net, learner.normaliser).on_host() for net in learner.networks.actors]
 
 
-def episode(config: TrainConfig, env: ZeroSumEnv, state: OffPolicyState, index: int) -> tuple[OffPolicyState, dict]:
-    """Episode `index`: played by both policies with their noise, learned from on the way."""
-    env = training_env(config, env)
-    store = ReplayMemory(Batch(*map(np.array, state.replay.rows)), int(state.replay.count))
-    exploration = None if index < config.random_episodes else config.solver.exploration
-    played = practise(
-        env, players_of(config, env.game), lambda obs: env.neutral, state.learner, store, options_of(config),
-        exploration, jax.random.fold_in(jax.random.key(config.seed), index),
-    )  # fmt: skip
-    pair, replay = pair_of(env.game, played.learner), played.memory._replace(count=np.int32(played.memory.count))
-    metrics = {"episode": index, "return": played.earned, "steps": played.steps, "output_episode": index}
-    return OffPolicyState(played.learner, replay, pair, pair, jnp.int32(index)), metrics | played.told
+class OffPolicyLearner(AbstractLearner[OffPolicyState]):
+    """Every step of an episode is remembered, and learned from before the next few."""
+
+    config: TrainConfig = eqx.field(static=True)
+
+    def initial(self, env: ZeroSumEnv) -> OffPolicyState:
+        """The state before the first episode."""
+        game = training_env(self.config, env).game
+        return self.fresh(game, self.config.episodes * game.horizon, jax.random.key(self.config.seed))
+
+    def fresh(self, game: Game, capacity: int, key: PRNGKeyArray) -> OffPolicyState:
+        config = self.config
+        players, options = players_of(config, game), options_of(config)
+        learner = begin(players, game.scale, options, key, game.strength)
+        outputs = players[0].size if options.mixture else sum(player.size for player in players)
+        store = memory(min(options.capacity, capacity), game.observation.size, outputs)
+        pair = pair_of(game, learner)
+        return OffPolicyState(learner, store._replace(count=np.int32(0)), pair, pair, jnp.int32(-1))
+
+    def episode(self, env: ZeroSumEnv, state: OffPolicyState, index: int) -> tuple[OffPolicyState, dict]:
+        """Episode `index`: played by both policies with their noise, learned from on the way."""
+        config = self.config
+        env = training_env(config, env)
+        store = ReplayMemory(Batch(*map(np.array, state.replay.rows)), int(state.replay.count))
+        exploration = None if index < config.random_episodes else config.solver.exploration
+        played = practise(
+            env, players_of(config, env.game), lambda obs: env.neutral, state.learner, store, options_of(config),
+            exploration, jax.random.fold_in(jax.random.key(config.seed), index),
+        )  # fmt: skip
+        pair, replay = pair_of(env.game, played.learner), played.memory._replace(count=np.int32(played.memory.count))
+        metrics = {"episode": index, "return": played.earned, "steps": played.steps, "output_episode": index}
+        return OffPolicyState(played.learner, replay, pair, pair, jnp.int32(index)), metrics | played.metrics

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,15 +14,13 @@ from rhucrl.algorithms import MODEL_FREE
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game, JaxGame
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
-from rhucrl.model_free.off_policy import training_env
+from rhucrl.learner import AbstractLearner
 from rhucrl.model_free.ppo import EpisodeBatch, PPONumbers, PPOPlayer, begin, improve
 from rhucrl.networks.policies import Answer, Gaussian, Nobody, Normaliser
 from rhucrl.play import scan_steps, seed_of, steps
 from rhucrl.runtime.compilation import compiled
 from rhucrl.runtime.timing import timed
-from rhucrl.solvers.base import Pair
-
-__all__ = ["OnPolicyState", "episode", "fresh", "initial", "training_env"]
+from rhucrl.solvers.base import Pair, training_env
 
 
 class Pending(NamedTuple):
@@ -47,22 +46,6 @@ class OnPolicyState(NamedTuple):
     output_episode: Array
 
 
-def initial(config: TrainConfig, env: ZeroSumEnv) -> OnPolicyState:
-    """The state before the first episode."""
-    return fresh(config, training_env(config, env).game, 0, jax.random.key(config.seed))
-
-
-def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> OnPolicyState:
-    count = {"one": 1, "population": config.solver.population}.get(MODEL_FREE[config.algo].adversaries, 0)
-    keys, p, t, n = jax.random.split(key, 1 + count), game.observation.size, game.horizon, config.solver.rollouts
-    agent = begin(p, game.agent.size, config.solver.width, keys[0])
-    adversaries = [begin(p, game.adversary.size, config.solver.width, k) for k in keys[1:]]
-    shapes = ((t + 1, p), (t, game.agent.size), (t, game.adversary.size), (t,), (t,), (t,), ())
-    pending = Pending(*(jnp.zeros((n, *shape)) for shape in shapes))
-    pair = pair_of(game, agent, adversaries)
-    return OnPolicyState(agent, adversaries, pending, pair, pair, jnp.int32(-1))
-
-
 def normaliser(game: Game) -> Normaliser:
     return Normaliser(jnp.zeros(game.observation.size), game.scale, ())
 
@@ -79,58 +62,25 @@ def unit(game: Game, discount: float) -> Array:
     return (high - low) / (1 - discount) / 32
 
 
-def episode(config: TrainConfig, env: ZeroSumEnv, state: OnPolicyState, index: int) -> tuple[OnPolicyState, dict]:
-    """Episode `index`: one more of its batch; the last one of a batch is learned from with the others."""
-    env = training_env(config, env)
-    game, row = env.game, MODEL_FREE[config.algo]
-    keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index), 3)
-    who = int(jax.random.randint(keys[0], (), 0, max(len(state.adversaries), 1)))
-    policy = Gaussian(state.agent.actor, normaliser(game), game.agent)
-    value = game.adversary.place(jax.random.uniform(keys[1], (game.adversary.size,), minval=-1.0))
-    held = value if row.adversaries == "sampled" else game.neutral
-    opponent = Gaussian(state.adversaries[who].actor, normaliser(game), game.adversary) if state.adversaries else None
-    if isinstance(game, JaxGame):
-        played = timed("collecting", in_jax, game, policy, opponent, held, keys[2])
-    else:
-        played = timed("collecting", on_host, env, policy, opponent, np.asarray(held), keys[2])
-    place = index % config.solver.rollouts
-    played = played._replace(who=jnp.float32(who))
-    pending = jax.tree.map(lambda all, one: all.at[place].set(one), state.pending, played)
-    told = {"return": float(played.reward.sum()), "steps": int(played.alive.sum())}
-    state = state._replace(pending=pending)
-    if place == config.solver.rollouts - 1:
-        state, learned = timed("solving", learn, config, game, state)
-        told |= {name: float(x) for name, x in learned.items()}
-    state = state._replace(output_episode=jnp.int32(index))
-    return state, {"episode": index, **told, "output_episode": index}
-
-
 def learn(config: TrainConfig, game: Game, state: OnPolicyState) -> tuple[OnPolicyState, dict]:
     """PPO for the agent on the episodes that count for it, and for each adversary on those that it has played."""
     row, pending, units = MODEL_FREE[config.algo], state.pending, normaliser(game)
-    parts = (
-        config.solver.discount,
-        config.solver.trace,
-        config.solver.learning_rate,
-        config.solver.clip,
-        config.solver.divergence,
-    )
-    numbers, scale = PPONumbers(*(jnp.float32(x) for x in parts)), unit(game, config.solver.discount)
-    everyone = jnp.ones(config.solver.rollouts)
-    chosen = worst(pending.reward.sum(1), config.solver.kept) if row.worst_only else everyone
-    mine = EpisodeBatch(pending.obs, pending.agent, pending.reward / scale, pending.alive, pending.ended)
-    agent, told = improve(state.agent, units, mine, chosen, numbers, config.solver.passes)
-    theirs = mine._replace(noise=pending.adversary, reward=-mine.reward)
+    its = config.solver
+    numbers = PPONumbers(*map(jnp.float32, (its.discount, its.trace, its.learning_rate, its.clip, its.divergence)))
+    chosen = worst(pending.reward.sum(1), its.kept) if row.worst_only else jnp.ones(its.rollouts)
+    reward = pending.reward / unit(game, its.discount)
+    batch = EpisodeBatch(pending.obs, pending.agent, reward, pending.alive, pending.ended)
+    agent, metrics = improve(state.agent, units, batch, chosen, numbers, its.passes)
+    opposite = batch._replace(noise=pending.adversary, reward=-reward)
     adversaries = list(state.adversaries)
     for i, player in enumerate(adversaries):
         share = (pending.who == i).astype(jnp.float32)
         if share.sum() > 0:
-            adversaries[i], heard = improve(player, units, theirs, share, numbers, config.solver.passes)
-            told |= {f"adversary_{name}": x for name, x in heard.items()}
+            adversaries[i], losses = improve(player, units, opposite, share, numbers, its.passes)
+            metrics |= {f"adversary_{name}": x for name, x in losses.items()}
     pair = pair_of(game, agent, adversaries)
-    return OnPolicyState(
-        agent, adversaries, jax.tree.map(jnp.zeros_like, pending), pair, pair, state.output_episode
-    ), told
+    pending = jax.tree.map(jnp.zeros_like, pending)
+    return OnPolicyState(agent, adversaries, pending, pair, pair, state.output_episode), metrics
 
 
 def worst(returns: Float[Array, " n"], share: float) -> Float[Array, " n"]:
@@ -142,16 +92,16 @@ def worst(returns: Float[Array, " n"], share: float) -> Float[Array, " n"]:
 @compiled()
 def in_jax(game: JaxGame, policy: Gaussian, opponent: Gaussian | None, held: Array, key: PRNGKeyArray) -> Pending:
     keys, boxes = jax.random.split(key, 4), (game.agent, game.adversary)
-    mine, theirs = (jax.random.normal(k, (game.horizon, box.size)) for k, box in zip(keys[:2], boxes, strict=True))
+    noises = [jax.random.normal(k, (game.horizon, box.size)) for k, box in zip(keys[:2], boxes, strict=True)]
 
     def players(memory: tuple[()], obs: Array, time: Array) -> tuple[tuple[()], Array, Array]:
-        adversary = held if opponent is None else opponent.sample(obs, theirs[time])[0]
-        return memory, policy.sample(obs, mine[time])[0], adversary
+        adversary = held if opponent is None else opponent.sample(obs, noises[1][time])[0]
+        return memory, policy.sample(obs, noises[0][time])[0], adversary
 
     path = scan_steps(game, players, (), keys[3], keys[2])
     obs, ended = jnp.concatenate([path.obs, path.following[-1:]]), path.alive & game.terminated(path.following)
     alive, ended = (x.astype(jnp.float32) for x in (path.alive, ended))
-    return Pending(obs, mine, theirs, path.reward, alive, ended, jnp.float32(0))
+    return Pending(obs, noises[0], noises[1], path.reward, alive, ended, jnp.float32(0))
 
 
 def on_host(
@@ -160,16 +110,68 @@ def on_host(
     game, seed = env.game, seed_of(key)
     generator, t = np.random.default_rng(seed), game.horizon
     noises = [generator.standard_normal((t, box.size), np.float32) for box in (game.agent, game.adversary)]
-    mine, theirs = policy.on_host(), opponent.on_host() if opponent is not None else None
+    agent, adversary = policy.on_host(), opponent.on_host() if opponent is not None else None
     obs, columns = np.zeros((t + 1, game.observation.size), np.float32), np.zeros((3, t), np.float32)
     time = 0
 
-    def act(seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return mine(seen, noises[0][time]), held if theirs is None else theirs(seen, noises[1][time])
+    def act(seen: np.ndarray) -> np.ndarray:
+        return agent(seen, noises[0][time])
 
-    for step in steps(env, act, seed):
+    def answer(seen: np.ndarray) -> np.ndarray:
+        return held if adversary is None else adversary(seen, noises[1][time])
+
+    for step in steps(env, act, answer, seed):
         obs[time], obs[time + 1] = step.obs, step.following
         columns[:, time] = step.reward, 1.0, step.terminated
         time += 1
     rows: list[Any] = [obs, *noises, *columns]
     return Pending(*rows, who=jnp.float32(0))
+
+
+class OnPolicyLearner(AbstractLearner[OnPolicyState]):
+    """Episodes are collected into batches, each of which is learned from once."""
+
+    config: TrainConfig = eqx.field(static=True)
+
+    def initial(self, env: ZeroSumEnv) -> OnPolicyState:
+        """The state before the first episode."""
+        return self.fresh(training_env(self.config, env).game, 0, jax.random.key(self.config.seed))
+
+    def fresh(self, game: Game, capacity: int, key: PRNGKeyArray) -> OnPolicyState:
+        config = self.config
+        count = {"one": 1, "population": config.solver.population}.get(MODEL_FREE[config.algo].adversaries, 0)
+        keys, p, t, n = jax.random.split(key, 1 + count), game.observation.size, game.horizon, config.solver.rollouts
+        agent = begin(p, game.agent.size, config.solver.width, keys[0])
+        adversaries = [begin(p, game.adversary.size, config.solver.width, k) for k in keys[1:]]
+        shapes = ((t + 1, p), (t, game.agent.size), (t, game.adversary.size), (t,), (t,), (t,), ())
+        pending = Pending(*(jnp.zeros((n, *shape)) for shape in shapes))
+        pair = pair_of(game, agent, adversaries)
+        return OnPolicyState(agent, adversaries, pending, pair, pair, jnp.int32(-1))
+
+    def episode(self, env: ZeroSumEnv, state: OnPolicyState, index: int) -> tuple[OnPolicyState, dict]:
+        """Episode `index`: one more of its batch; the last one of a batch is learned from with the others."""
+        config = self.config
+        env = training_env(config, env)
+        game, row = env.game, MODEL_FREE[config.algo]
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index), 3)
+        who = int(jax.random.randint(keys[0], (), 0, max(len(state.adversaries), 1)))
+        policy = Gaussian(state.agent.actor, normaliser(game), game.agent)
+        value = game.adversary.place(jax.random.uniform(keys[1], (game.adversary.size,), minval=-1.0))
+        held = value if row.adversaries == "sampled" else game.neutral
+        opponent = (
+            Gaussian(state.adversaries[who].actor, normaliser(game), game.adversary) if state.adversaries else None
+        )
+        if isinstance(game, JaxGame):
+            played = timed("collecting", in_jax, game, policy, opponent, held, keys[2])
+        else:
+            played = timed("collecting", on_host, env, policy, opponent, np.asarray(held), keys[2])
+        place = index % config.solver.rollouts
+        played = played._replace(who=jnp.float32(who))
+        pending = jax.tree.map(lambda all, one: all.at[place].set(one), state.pending, played)
+        metrics = {"return": float(played.reward.sum()), "steps": int(played.alive.sum())}
+        state = state._replace(pending=pending)
+        if place == config.solver.rollouts - 1:
+            state, learned = timed("solving", learn, config, game, state)
+            metrics |= {name: float(x) for name, x in learned.items()}
+        state = state._replace(output_episode=jnp.int32(index))
+        return state, {"episode": index, **metrics, "output_episode": index}

@@ -122,8 +122,8 @@ def improve(
 
     (critic, second), losses = jax.lax.scan(value_step, (player.critic, player.optimisers[1]), length=passes)
     entropy = (mask * log_std.sum(-1)).sum() / total
-    told = {"policy_steps": taken, "divergence": moved, "critic_loss": losses[0], "log_std": entropy}
-    return PPOPlayer(actor, critic, (first, second)), told
+    metrics = {"policy_steps": taken, "divergence": moved, "critic_loss": losses[0], "log_std": entropy}
+    return PPOPlayer(actor, critic, (first, second)), metrics
 
 
 def density(mean: Array, log_std: Array, raw: Array) -> Float[Array, "n t"]:

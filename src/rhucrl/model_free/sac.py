@@ -137,8 +137,8 @@ def loss(
     actions, densities = drawn(batch.obs, noise[1])
     total, entropies = critic_loss, []
     for i, (player, density) in enumerate(zip(players, densities, strict=True)):
-        mine = [action if i == j else frozen(action) for j, action in enumerate(actions)]
-        gain = player.sign * worth(frozen(networks.critics), batch.obs, mine, player.sign)
+        joint = [action if i == j else frozen(action) for j, action in enumerate(actions)]
+        gain = player.sign * worth(frozen(networks.critics), batch.obs, joint, player.sign)
         entropies.append(-frozen(density).mean())
         surplus = 0.0 if options.deterministic else entropies[-1] + player.size
         total = total + (temperatures[i] * density - gain).mean() + networks.log_temperatures[i] * surplus
@@ -152,7 +152,7 @@ def update(
     """A gradient step on each of the batches; their noise comes of the key and of how many steps there were before."""
 
     def step(learner: SACLearner, drawn: tuple[Batch, Array]) -> tuple[SACLearner, dict[str, Array]]:
-        gradient, told = jax.grad(loss, has_aux=True)(learner.networks, learner, *drawn, players, options)
+        gradient, metrics = jax.grad(loss, has_aux=True)(learner.networks, learner, *drawn, players, options)
         descent, optimiser = adam.update(gradient, learner.optimiser)
         if options.patience > 1:
             moves = (optimiser.count % options.patience == 0).astype(jnp.float32)
@@ -160,12 +160,12 @@ def update(
             descent = descent._replace(actors=[first, *jax.tree.map(lambda d: moves * d, others)])
         networks = jax.tree.map(lambda w, d: w - options.learning_rate * d, learner.networks, descent)
         targets = towards(learner.targets, networks.critics, jnp.float32(options.target_rate))
-        return learner._replace(networks=networks, targets=targets, optimiser=optimiser), told
+        return learner._replace(networks=networks, targets=targets, optimiser=optimiser), metrics
 
     shape = (*batches.reward.shape, sum(player.size for player in players))
     noise = jax.random.normal(jax.random.fold_in(key, learner.optimiser.count), (shape[0], 2, *shape[1:]))
-    learner, told = jax.lax.scan(step, learner, (batches, noise))
-    return learner, jax.tree.map(lambda x: x.mean(0), told)
+    learner, metrics = jax.lax.scan(step, learner, (batches, noise))
+    return learner, jax.tree.map(lambda x: x.mean(0), metrics)
 
 
 class ReplayMemory(NamedTuple):

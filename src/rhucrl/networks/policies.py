@@ -1,9 +1,11 @@
-"""What acts: a squashed Gaussian policy inside a box, an adversary network as an answer, and nobody."""
+"""What acts: the contracts of policies and adversaries, a squashed Gaussian, an adversary network, and nobody."""
 
 from __future__ import annotations
 
+import abc
 import math
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,6 +17,54 @@ from rhucrl.envs.game import Box, unwound
 from rhucrl.networks.layers import Perceptron
 
 LOG_STD_MIN, LOG_STD_MAX = -5.0, 1.0  # logarithms of a policy's standard deviation, before it is squashed
+
+
+class AbstractPolicy(eqx.Module):
+    """An agent's policy: a batched function of observations, or one step after the other of what has a memory."""
+
+    @abc.abstractmethod
+    def __call__(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b q"]:
+        """The actions without a memory."""
+
+    @abc.abstractmethod
+    def fresh(self) -> Any:
+        """The memory at the start of an episode; None, if it is a function of the state alone."""
+
+    @abc.abstractmethod
+    def act(self, memory: Any, obs: Float[Array, " p"]) -> tuple[Any, Float[Array, " q"]]:
+        """The next memory, and the action."""
+
+
+class AbstractAdversary(eqx.Module):
+    """An adversary as an answer to what the agent does."""
+
+    @abc.abstractmethod
+    def __call__(self, obs: Float[Array, "*b p"], action: Float[Array, "*b q"]) -> Float[Array, "*b qbar"]:
+        """To states and actions alone."""
+
+    @abc.abstractmethod
+    def reply(self, memory: Any, obs: Float[Array, " p"], action: Float[Array, " q"]) -> Float[Array, " qbar"]:
+        """To an agent that has acted, and has this memory of it."""
+
+
+class PlainPolicy(AbstractPolicy):
+    """Anybody's pure batched function of observations."""
+
+    function: Callable[[Array], Array]
+
+    def __call__(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b q"]:
+        return self.function(obs)
+
+    def fresh(self) -> None:
+        return None
+
+    def act(self, memory: None, obs: Float[Array, " p"]) -> tuple[None, Float[Array, " q"]]:
+        return memory, self.function(obs)
+
+
+def policy_of(function: Callable[[Array], Array]) -> AbstractPolicy:
+    """A policy, or the policy that a function is."""
+    return function if isinstance(function, AbstractPolicy) else PlainPolicy(function)
 
 
 class Normaliser(eqx.Module):
@@ -35,7 +85,7 @@ def heads(net: Perceptron, normaliser: Normaliser, obs: Float[Array, "*b p"]) ->
     return mean, jnp.clip(log_std, LOG_STD_MIN, LOG_STD_MAX)
 
 
-class Gaussian(eqx.Module):
+class Gaussian(AbstractPolicy):
     """A diagonal Gaussian, squashed into the box; called with observations alone, its mode."""
 
     net: Perceptron
@@ -44,6 +94,12 @@ class Gaussian(eqx.Module):
 
     def __call__(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b q"]:
         return self.box.place(jnp.tanh(heads(self.net, self.normaliser, obs)[0]))
+
+    def fresh(self) -> None:
+        return None
+
+    def act(self, memory: None, obs: Float[Array, " p"]) -> tuple[None, Float[Array, " q"]]:
+        return memory, self(obs)
 
     def sample(self, obs: Float[Array, "*b p"], noise: Float[Array, "*b q"]) -> tuple[Array, Float[Array, "*b"]]:
         """An action, and the logarithm of its density in the unit box."""
@@ -73,7 +129,7 @@ class Gaussian(eqx.Module):
         return act
 
 
-class Answer(eqx.Module):
+class Answer(AbstractAdversary):
     """An adversary network as an answer to state and action."""
 
     policy: Gaussian
@@ -81,12 +137,15 @@ class Answer(eqx.Module):
     def __call__(self, obs: Float[Array, "*b p"], action: Float[Array, "*b q"]) -> Float[Array, "*b qbar"]:
         return self.policy(obs)
 
+    def reply(self, memory: Any, obs: Float[Array, " p"], action: Float[Array, " q"]) -> Float[Array, " qbar"]:
+        return self(obs, action)
+
     def on_host(self) -> Callable[[np.ndarray], np.ndarray]:
         play = self.policy.on_host()
         return lambda obs: play(obs, None)
 
 
-class NetworkOrHeld(eqx.Module):
+class NetworkOrHeld(AbstractAdversary):
     """An adversary network, or an action that is held all the time where that is worse for the agent."""
 
     network: Gaussian
@@ -96,18 +155,24 @@ class NetworkOrHeld(eqx.Module):
     def __call__(self, obs: Float[Array, "*b p"], action: Float[Array, "*b q"]) -> Float[Array, "*b qbar"]:
         return jnp.where(self.holds, self.held, self.network(obs))
 
+    def reply(self, memory: Any, obs: Float[Array, " p"], action: Float[Array, " q"]) -> Float[Array, " qbar"]:
+        return self(obs, action)
+
     def on_host(self) -> Callable[[np.ndarray], np.ndarray]:
         play, held = self.network.on_host(), np.asarray(self.held)
         return (lambda obs: held) if self.holds else (lambda obs: play(obs, None))
 
 
-class Nobody(eqx.Module):
+class Nobody(AbstractAdversary):
     """The adversary that changes nothing."""
 
     neutral: Float[Array, " qbar"]
 
     def __call__(self, obs: Float[Array, "*b p"], action: Float[Array, "*b q"]) -> Float[Array, "*b qbar"]:
         return jnp.broadcast_to(self.neutral, (*obs.shape[:-1], self.neutral.shape[0]))
+
+    def reply(self, memory: Any, obs: Float[Array, " p"], action: Float[Array, " q"]) -> Float[Array, " qbar"]:
+        return self(obs, action)
 
     def on_host(self) -> Callable[[np.ndarray], np.ndarray]:
         neutral = np.asarray(self.neutral)

@@ -17,15 +17,18 @@ from rhucrl.envs.game import Game, JaxGame
 from rhucrl.envs.stored import name_of, record_of
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.errors import UsageError
+from rhucrl.models.base import AbstractModel
+from rhucrl.networks.policies import AbstractAdversary, AbstractPolicy
 from rhucrl.play import checked, predict
 from rhucrl.runtime.compilation import enable_cache
 from rhucrl.runtime.progress import Progress
 from rhucrl.solvers.actor_critic.problem import observed_limits
-from rhucrl.solvers.base import deployed
+from rhucrl.solvers.base import Players, Value, deployed
 from rhucrl.storage.runs import Run
 from rhucrl.storage.trees import save_tree
 from rhucrl.training import loop as training
 from rhucrl.training import protocol
+from rhucrl.training.protocol import TrainingState
 
 Callback = Callable[[dict[str, Any]], Any]
 
@@ -34,7 +37,7 @@ class Agent:
     """An algorithm, its environment and, once it has learned, its output policy."""
 
     def __init__(self, env: Any, algo: str = "rh-ucrl", seed: int = 0, **options: Any):
-        face: ZeroSumEnv = env if hasattr(env, "game") else ZeroSumEnv(env)
+        face: ZeroSumEnv = env if isinstance(env, ZeroSumEnv) else ZeroSumEnv(env)
         self._env: ZeroSumEnv | None = face
         self.game: Game = face.game
         place = {"env": name_of(self.game), **self.game.options()}
@@ -43,8 +46,8 @@ class Agent:
         self._clear()
 
     def _clear(self) -> None:
-        self.state: Any = None
-        self._pair: Any = None
+        self.state: training.State | None = None
+        self._pair: Players | None = None
         self._folder: Path | None = None
         self.episodes = 0
         self.set_random_seed(self.config.seed)
@@ -102,7 +105,7 @@ class Agent:
 
     def _unsaved(self, config: TrainConfig, progress: Any, after: Any) -> Any:
         training.demand_soluble(config, self.env)
-        state = training.protocol_of(config).initial(config, self.env)
+        state = training.learner_of(config).initial(self.env)
         state = state if self.state is None else training.with_room(self.state, state)
         return training.advance(None, config, self.env, state, self.episodes, progress, after)
 
@@ -127,18 +130,18 @@ class Agent:
         return self._env
 
     @property
-    def policy(self) -> Any:
+    def policy(self) -> AbstractPolicy:
         """The output policy: a pure batched function of observations."""
         return self.pair.policy
 
     @property
-    def pair(self) -> Any:
+    def pair(self) -> Players:
         if self._pair is None:
             raise UsageError("this agent has not learned yet: call learn(), or rhucrl.load() a saved one")
         return self._pair
 
     @property
-    def learned(self) -> Any:
+    def learned(self) -> training.State:
         """All that it has learned: the last state of its run, with the model and the critics."""
         if self.state is None and self._folder is not None:
             self.state = training.last_state(self._folder, self.game)
@@ -147,28 +150,28 @@ class Agent:
         return self.state
 
     @property
-    def model(self) -> Any:
+    def model(self) -> AbstractModel:
         """The dynamics model that it has learned."""
-        if not hasattr(self.learned, "model"):
+        if not isinstance(state := self.learned, TrainingState):
             raise UsageError(f"{self.config.algo} learns no model: plan with that of rh-ucrl, or with a known one")
-        return self.learned.model
+        return state.model
 
     @property
     def limits(self) -> Any:
         """The range of what it has seen, where the game does not say what is possible."""
-        if isinstance(self.game, JaxGame) or not hasattr(self.learned, "model"):
+        if isinstance(self.game, JaxGame) or not isinstance(state := self.learned, TrainingState):
             return None
-        return observed_limits(self.game, self.learned.replay)
+        return observed_limits(self.game, state.replay)
 
     @property
-    def value(self) -> Any:
+    def value(self) -> Value:
         """The critic of the agent's problem: a batched function of observations, in the units of the reward."""
-        if not hasattr(self.learned, "model"):
+        if not isinstance(state := self.learned, TrainingState):
             raise UsageError(f"{self.config.algo} has no critic of states: take that of an agent that learns a model")
-        return protocol.value(self.config, self.game, self.learned)
+        return protocol.value(self.config, self.game, state)
 
     @property
-    def opponent(self) -> Any:
+    def opponent(self) -> AbstractAdversary:
         """The adversary that it learned with, as an answer to state and action."""
         return deployed(self.config.algo, self.pair, self.game)
 
@@ -215,7 +218,7 @@ def load(path: str | Path, env: Any = None, trust: bool = False) -> Agent:
     if env is None and trust:
         env = training.env_of(stored_config(path), trust)
     config, saved = training.load_policy(folder, env)
-    agent = object.__new__(CLASSES[config.algo])
+    agent = object.__new__(CLASSES.get(config.algo, Agent))
     agent._env, agent.game, agent.config = env, saved.game, config
     agent._clear()
     agent._pair, agent._folder = saved.players, run.folder if run else None
@@ -247,8 +250,8 @@ def _adopted(env: Any) -> ZeroSumEnv | None:
 
 @contextlib.contextmanager
 def _shown(progress: Any, verbose: int | None, total: int, label: str) -> Iterator[Any]:
-    """What is told of the episodes: a bar or lines, somebody's own object with `update`, or nothing."""
-    if hasattr(progress, "update"):
+    """What is shown of the episodes: a bar or lines, somebody's own object with `update`, or nothing."""
+    if not isinstance(progress, bool | None):
         yield progress
         return
     if progress is None:

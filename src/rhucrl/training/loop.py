@@ -21,14 +21,17 @@ from rhucrl.envs.game import Game
 from rhucrl.envs.stored import game_of, is_game_of, is_own, record_of
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.errors import SimulationError, UsageError
-from rhucrl.model_free import off_policy, on_policy
+from rhucrl.learner import AbstractLearner
+from rhucrl.model_free.off_policy import OffPolicyLearner, OffPolicyState
+from rhucrl.model_free.on_policy import OnPolicyLearner, OnPolicyState
 from rhucrl.models.gaussian_process import model as gaussian_process
 from rhucrl.runtime.progress import ShowsProgress
 from rhucrl.runtime.timing import Clock, timed
+from rhucrl.solvers.base import Players
 from rhucrl.storage.runs import Run
 from rhucrl.storage.trees import load_tree, read_meta
-from rhucrl.training import protocol
 from rhucrl.training.doubts import Doubts
+from rhucrl.training.protocol import ModelBased, TrainingState
 
 
 class Silent:
@@ -38,21 +41,21 @@ class Silent:
         pass
 
 
-PROTOCOLS: dict[str, Any] = {"off-policy": off_policy, "on-policy": on_policy}
 PLACE = ("setting", "strength", "scope", "mixture", "reward", "action_cost", "horizon")
-State = Any  # of one of the protocols
+State = TrainingState | OffPolicyState | OnPolicyState
 After = Callable[[State, dict[str, Any]], Any]
 
 
-def protocol_of(config: TrainConfig) -> Any:
-    """The module that plays and learns: it has `initial`, `fresh` and `episode`."""
-    return PROTOCOLS[MODEL_FREE[config.algo].learner] if config.algo in MODEL_FREE else protocol
+def learner_of(config: TrainConfig) -> AbstractLearner:
+    if config.algo not in MODEL_FREE:
+        return ModelBased(config)
+    return {"off-policy": OffPolicyLearner, "on-policy": OnPolicyLearner}[MODEL_FREE[config.algo].learner](config)
 
 
 class SavedPolicy(NamedTuple):
     """What a policy's folder holds: the two players, and the game that they were made for."""
 
-    players: Any
+    players: Players
     game: Game
 
 
@@ -83,7 +86,7 @@ def train(
     env = env or env_of(config, trust=True)  # before there is a folder
     demand_soluble(config, env)
     with Run.create(folder, config) as run:
-        return advance(run, config, env, protocol_of(config).initial(config, env), 0, progress or Silent(), after)
+        return advance(run, config, env, learner_of(config).initial(env), 0, progress or Silent(), after)
 
 
 def demand_soluble(config: TrainConfig, env: ZeroSumEnv) -> None:
@@ -109,7 +112,7 @@ def resume(
         if until < config.episodes and not more:
             raise UsageError(f"--episodes is {until}; the run was asked for {config.episodes} already")
         longer = dataclasses.replace(config, episodes=max(until, config.episodes))
-        state = protocol_of(config).initial(longer, env)
+        state = learner_of(longer).initial(env)
         state = with_room(found[1], state) if found else state
         run.truncate_metrics(done - 1)
         if longer != config:
@@ -137,7 +140,7 @@ def advance(
     clock, until, doubts = Clock(), config.episodes if until is None else until, Doubts(env.game)
     progress.update(done, "compiling" if done < until else "done")
     for index in range(done, until):
-        state, metrics = protocol_of(config).episode(config, env, state, index)
+        state, metrics = learner_of(config).episode(env, state, index)
         demand_numbers(metrics)
         if run is not None:
             timed("checkpointing", save, run, config, state, metrics, env.game)
@@ -180,8 +183,8 @@ def demand_numbers(metrics: dict[str, Any]) -> None:
     """A run that has diverged ends before it overwrites what was good."""
     lost = [name for name, value in metrics.items() if isinstance(value, float) and math.isnan(value)]
     if lost:
-        told = f"learning has diverged in episode {metrics['episode']}: {lost[0]} is not a number"
-        raise SimulationError(f"{told}; the run is kept as it was: try a smaller --learning-rate or another seed")
+        diverged = f"learning has diverged in episode {metrics['episode']}: {lost[0]} is not a number"
+        raise SimulationError(f"{diverged}; the run is kept as it was: try a smaller --learning-rate or another seed")
 
 
 def remark(config: TrainConfig, metrics: dict[str, Any]) -> str:
@@ -201,14 +204,14 @@ def config_of(folder: Path, options: dict[str, Any]) -> TrainConfig:
 
 def without_room(state: State, capacity: int) -> State:
     """The same state, its store without the room that is still empty: that would only take time to write."""
-    if not hasattr(state, "replay"):
+    if isinstance(state, OnPolicyState):
         return state
     return state._replace(replay=jax.tree.map(lambda x: np.asarray(x)[:capacity] if x.ndim else x, state.replay))
 
 
 def with_room(state: State, like: State) -> State:
     """The same state with a store as large as that of `like`, if it has one."""
-    if not hasattr(state, "replay"):
+    if isinstance(state, OnPolicyState) or isinstance(like, OnPolicyState):
         return state
     more = like.replay.capacity - state.replay.capacity
 
@@ -220,6 +223,5 @@ def with_room(state: State, like: State) -> State:
 
 def state_like(config: TrainConfig, game: Game, episodes: int) -> State:
     """The shape of a checkpoint of a run of so many episodes."""
-    config = dataclasses.replace(config, episodes=episodes)
-    fresh = protocol_of(config).fresh
-    return eqx.filter_eval_shape(fresh, config, game, config.episodes * game.horizon, jax.random.key(0))
+    learner = learner_of(dataclasses.replace(config, episodes=episodes))
+    return eqx.filter_eval_shape(learner.fresh, game, episodes * game.horizon, jax.random.key(0))

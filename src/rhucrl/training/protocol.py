@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -14,7 +17,7 @@ from rhucrl.algorithms import ALGORITHMS
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game, JaxGame
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
-from rhucrl.errors import UsageError
+from rhucrl.learner import AbstractLearner
 from rhucrl.models import calibration, ensemble, known
 from rhucrl.models.base import AbstractModel
 from rhucrl.models.gaussian_process import model as gaussian_process
@@ -22,18 +25,20 @@ from rhucrl.play import Episode, acting, play_in_jax, play_on_host
 from rhucrl.replay import Replay
 from rhucrl.runtime.compilation import compiled
 from rhucrl.runtime.timing import timed
-from rhucrl.solvers.actor_critic import solver as pathwise
-from rhucrl.solvers.base import deployed
-from rhucrl.solvers.look_ahead import solver as look_ahead
-from rhucrl.solvers.look_ahead.backup import SolverNumbers, unit
-from rhucrl.solvers.planner import solver as receding
+from rhucrl.solvers.actor_critic.solver import ActorCriticSolver
+from rhucrl.solvers.base import AbstractSolver, Players, SolverNumbers, Value, deployed, training_env
+from rhucrl.solvers.look_ahead.backup import unit
+from rhucrl.solvers.look_ahead.solver import LookAheadSolver
+from rhucrl.solvers.planner.solver import PlannerSolver
 from rhucrl.training import theory_log
 
 TIE = 0.05  # a difference in J^(p) or returns that says nothing, in units of the critics: the later policy is output
 HEADS = 5  # bootstrap weights of a transition that no ensemble is fitted to
 THEORY = ("norm", "delta", "epsilon", "lipschitz", "oracle")  # options that no program depends on
 MODELS = {"ensemble": ensemble.create, "gp": gaussian_process.create, "known": known.create}
-SOLVERS: dict[str, Any] = {"look-ahead": look_ahead, "actor-critic": pathwise, "planner": receding}
+SOLVERS: dict[str, Callable[[TrainConfig, Game], AbstractSolver]] = {
+    "look-ahead": LookAheadSolver, "actor-critic": ActorCriticSolver, "planner": PlannerSolver,
+}  # fmt: skip
 
 
 class TrainingState(NamedTuple):
@@ -44,8 +49,8 @@ class TrainingState(NamedTuple):
     """The ensemble's optimiser; a Gaussian process' memory."""
     learner: Any
     replay: Replay
-    last: Any
-    output: Any
+    last: Players
+    output: Players
     output_bound: Float[Array, ""]
     """The lowest J^(p) that any episode gave the output policy."""
     output_return: Float[Array, ""]
@@ -53,14 +58,9 @@ class TrainingState(NamedTuple):
     output_episode: Array
 
 
-def training_env(config: TrainConfig, env: ZeroSumEnv) -> ZeroSumEnv:
-    """An algorithm without an opponent learns on the nominal system."""
-    return env if ALGORITHMS[config.algo].opponent else env.at(0.0)
-
-
-def solver_of(config: TrainConfig, game: Game) -> Any:
-    """The module that solves both problems."""
-    return SOLVERS[config.solver.kind]
+def solver_of(config: TrainConfig, game: Game) -> AbstractSolver:
+    """What solves both problems."""
+    return SOLVERS[config.solver.kind](config, game)
 
 
 def numbers(config: TrainConfig, episode: int) -> SolverNumbers:
@@ -74,13 +74,6 @@ def numbers(config: TrainConfig, episode: int) -> SolverNumbers:
     return SolverNumbers(*(jnp.float32(given.get(name, 0.0)) for name in SolverNumbers._fields))
 
 
-def initial(config: TrainConfig, env: ZeroSumEnv) -> TrainingState:
-    """The state before the first episode."""
-    game, key = training_env(config, env).game, jax.random.key(config.seed)
-    build = compiled("config", "capacity", often=False)(fresh)
-    return build(programs(config), game, config.episodes * game.horizon, key)
-
-
 def programs(config: TrainConfig) -> TrainConfig:
     """What the compiled programs depend on: runs of other seeds, lengths and strengths share them."""
     model, solver = config.model, dataclasses.replace(config.solver, beta=1.0)
@@ -92,24 +85,9 @@ def programs(config: TrainConfig) -> TrainConfig:
     return dataclasses.replace(config, **plain, model=model, solver=solver)
 
 
-def fresh(config: TrainConfig, game: Game, capacity: int, key: PRNGKeyArray) -> TrainingState:
-    keys = jax.random.split(key, 3)
-    p, q, qbar = game.predicted_size, game.agent.size, game.adversary.size
-    solver = solver_of(config, game)
-    learner = solver.begin(config, game, keys[:2])
-    model, memory = MODELS[config.model.kind](config, game, keys[2])
-    replay = store.empty(capacity, (p, q, qbar), getattr(config.model, "heads", HEADS))
-    pair = solver.players(config, game, model, learner, numbers(config, 0))
-    lowest = jnp.float32(-jnp.inf)
-    return TrainingState(model, memory, learner, replay, pair, pair, lowest, lowest, jnp.int32(-1))
-
-
-def value(config: TrainConfig, game: Game, state: TrainingState) -> Any:
+def value(config: TrainConfig, game: Game, state: TrainingState) -> Value:
     """The critic of the agent's problem, as a batched function of observations."""
-    its = solver_of(config, game)
-    if not hasattr(its, "worth"):
-        raise UsageError("a planner learns no critic: take the value of an agent that has learned with networks")
-    return its.worth(config, game, state.model, state.replay, state.learner, numbers(config, 0))
+    return solver_of(config, game).value(state.model, state.replay, state.learner, numbers(config, 0))
 
 
 def select(
@@ -117,10 +95,10 @@ def select(
 ) -> tuple[TrainingState, dict]:
     """Solve both problems in the current model (`eq:rhucrl`), and estimate J of what came out."""
     keys, solver = jax.random.split(key, 3), solver_of(config, game)
-    here = config, game, state.model, state.replay
+    here = state.model, state.replay
     learner, losses = timed("solving", solver.improve, *here, state.learner, numbers, keys[:2])
     j = timed("evaluating", solver.judge, *here, learner, state.output.policy, numbers, keys[2])
-    pair = solver.players(config, game, state.model, learner, numbers)
+    pair = solver.players(state.model, learner, numbers)
     return state._replace(learner=learner, last=pair), j | losses
 
 
@@ -152,7 +130,7 @@ def play(config: TrainConfig, env: ZeroSumEnv, state: TrainingState, explore: bo
     policy, opponent = state.last.policy, deployed(config.algo, state.last, env.game)
     if isinstance(env.game, JaxGame):
         return play_in_jax(env.game, policy, opponent, explore, key)
-    return play_on_host(env, None if explore else acting(policy, opponent), key)
+    return play_on_host(env, None if explore else partial(acting, policy, opponent), key)
 
 
 def learn(
@@ -183,25 +161,49 @@ def add(
     return store.add(replay, transitions, count, key), metrics
 
 
-def episode(config: TrainConfig, env: ZeroSumEnv, state: TrainingState, index: int) -> tuple[TrainingState, dict]:
-    """Episode `index`: from the state before it to the state after it, and what there is to say about it."""
-    env = training_env(config, env)
-    keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index), 3)
-    explore = index < config.random_episodes
-    asked, n, config = config, numbers(config, index), programs(config)
-    metrics: dict = {"episode": index}
-    if not explore:
-        state, selected = select(config, env.game, state, n, keys[0])
-        metrics |= selected
-    played = timed("collecting", play, config, env, state, explore, keys[1])
-    if not explore:
-        state = choose_output(config, env.game, state, index, metrics, played.earned)
-        metrics |= {"output_bound": state.output_bound, "output_return": state.output_return}
-    metrics |= {"return": played.earned, "steps": played.count}
-    state, learned = timed("fitting", learn, config, state, played, n.beta, keys[2])
-    metrics |= learned
-    if config.model.kind == "gp":
-        state, bounds = timed("fitting", theory_log.write, asked, state, None if explore else played.earned)
-        metrics |= bounds
-    metrics |= {"output_episode": state.output_episode}
-    return state, {name: x.item() if hasattr(x, "item") else x for name, x in metrics.items()}
+class ModelBased(AbstractLearner[TrainingState]):
+    """The protocol (`alg:R-HUCRL_protocol`): select, play, add, update."""
+
+    config: TrainConfig = eqx.field(static=True)
+
+    def initial(self, env: ZeroSumEnv) -> TrainingState:
+        """The state before the first episode."""
+        config = self.config
+        game, key = training_env(config, env).game, jax.random.key(config.seed)
+        build = compiled("capacity", often=False)(ModelBased.fresh)
+        return build(ModelBased(programs(config)), game, config.episodes * game.horizon, key)
+
+    def fresh(self, game: Game, capacity: int, key: PRNGKeyArray) -> TrainingState:
+        config = self.config
+        keys = jax.random.split(key, 3)
+        p, q, qbar = game.predicted_size, game.agent.size, game.adversary.size
+        solver = solver_of(config, game)
+        learner = solver.begin(keys[:2])
+        model, memory = MODELS[config.model.kind](config, game, keys[2])
+        replay = store.empty(capacity, (p, q, qbar), getattr(config.model, "heads", HEADS))
+        pair = solver.players(model, learner, numbers(config, 0))
+        lowest = jnp.float32(-jnp.inf)
+        return TrainingState(model, memory, learner, replay, pair, pair, lowest, lowest, jnp.int32(-1))
+
+    def episode(self, env: ZeroSumEnv, state: TrainingState, index: int) -> tuple[TrainingState, dict]:
+        """Episode `index`: from the state before it to the state after it, and what there is to say about it."""
+        env = training_env(self.config, env)
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(self.config.seed), index), 3)
+        explore = index < self.config.random_episodes
+        n, config = numbers(self.config, index), programs(self.config)
+        metrics: dict = {"episode": index}
+        if not explore:
+            state, selected = select(config, env.game, state, n, keys[0])
+            metrics |= selected
+        played = timed("collecting", play, config, env, state, explore, keys[1])
+        if not explore:
+            state = choose_output(config, env.game, state, index, metrics, played.earned)
+            metrics |= {"output_bound": state.output_bound, "output_return": state.output_return}
+        metrics |= {"return": played.earned, "steps": played.count}
+        state, learned = timed("fitting", learn, config, state, played, n.beta, keys[2])
+        metrics |= learned
+        if config.model.kind == "gp":
+            state, bounds = timed("fitting", theory_log.write, self.config, state, None if explore else played.earned)
+            metrics |= bounds
+        metrics |= {"output_episode": state.output_episode}
+        return state, {name: x.item() if hasattr(x, "item") else x for name, x in metrics.items()}

@@ -53,8 +53,8 @@ def balance(config: TrainConfig, state: Any, width: float) -> dict[str, float]:
     most = max(theory.information_bound(kernel_matrix(model), n, ridge), gained)
     complexity = theory.log_complexity_bound(most, ridge, horizon, float(jnp.square(model.signal).sum()))
     given = Lipschitz(*map(float, config.model.lipschitz or steepest(state.last, model, state.replay)))
-    told = {f"lipschitz_{name}": value for name, value in given._asdict().items()}
-    return told | {
+    metrics = {f"lipschitz_{name}": value for name, value in given._asdict().items()}
+    return metrics | {
         "information_gain": gained, "information_bound": most,
         "log10_Gamma": math.log10(max(float(memory.uncertainty), 1e-30)), "log10_Gamma_bound": complexity,
         "log10_regret_bound": theory.log_regret_bound(given, width, horizon, episodes, complexity),
@@ -93,11 +93,11 @@ def steepest(pair: Any, model: GaussianProcessModel, replay: Replay) -> tuple[Ar
         return x + APART * size * jax.random.normal(key, x.shape)
 
     near = game.project(beside(obs, scale(game), keys[1]))
-    mine, others = pair.policy(obs), pair.policy(near)
-    answers, replies = pair.response(obs, mine), pair.response(near, others)
+    action, others = pair.policy(obs), pair.policy(near)
+    answers, replies = pair.response(obs, action), pair.response(near, others)
     half = [(box.high - box.low) / 2 for box in (game.agent, game.adversary)]
-    moved = beside(mine, half[0], keys[2]), beside(answers, half[1], keys[3])
-    here, there = (obs, mine, answers), (near, *moved)
+    moved = beside(action, half[0], keys[2]), beside(answers, half[1], keys[3])
+    here, there = (obs, action, answers), (near, *moved)
 
     def quotient(one: Array, other: Array, apart: Array) -> Array:
         change = jnp.linalg.norm((one - other).reshape(NEIGHBOURS, -1), axis=-1)
@@ -111,4 +111,4 @@ def steepest(pair: Any, model: GaussianProcessModel, replay: Replay) -> tuple[Ar
 
     step, between = jnp.linalg.norm(obs - near, axis=-1), jnp.linalg.norm(join(*here) - join(*there), axis=-1)
     mean, deviation, reward = (quotient(a, b, between) for a, b in zip(of(here), of(there), strict=True))
-    return mean, deviation, quotient(mine, others, step), quotient(answers, replies, step), reward
+    return mean, deviation, quotient(action, others, step), quotient(answers, replies, step), reward

@@ -33,7 +33,7 @@ from rhucrl.solvers.actor_critic.imagination import (
     two_of,
 )
 from rhucrl.solvers.actor_critic.problem import Problem, ProblemNetworks, Role, World
-from rhucrl.solvers.look_ahead.backup import SolverNumbers
+from rhucrl.solvers.base import SolverNumbers
 from rhucrl.solvers.look_ahead.value_iteration import pick, towards
 
 STEEPEST = 1.0  # norm of a player's gradient: rollouts of an unstable system multiply it by thousands

@@ -27,21 +27,9 @@ from rhucrl.envs.game import Game
 from rhucrl.hallucination import choose_eta, hallucinate
 from rhucrl.models.base import AbstractModel, Prediction
 from rhucrl.networks.critics import Critic
+from rhucrl.solvers.base import SolverNumbers
 
 SOFTNESS = 0.1  # of the stateless adversary's choice, in units of the critics
-
-
-class SolverNumbers(NamedTuple):
-    """The solver's hyper-parameters; all are traced, so one program serves them all."""
-
-    beta: Array
-    discount: Array
-    trace: Array
-    learning_rate: Array
-    target_rate: Array
-    average_rate: Array
-    entropy: Array
-    worst: Array
 
 
 class Considered(NamedTuple):

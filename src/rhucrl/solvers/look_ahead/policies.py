@@ -1,12 +1,11 @@
 """The policies that critics stand for: max-min look-ahead in the model.
 
 A network that imitated them would round off what the critics' edges say; asking the model at execution keeps it.
-
-A policy is a batched function of observations. One with a memory also has `fresh()`, the memory at the start of an
-episode, and `act(memory, obs)`, the next memory and an action; an opponent that can `read` such a memory does.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -17,7 +16,9 @@ from rhucrl.envs.game import Game
 from rhucrl.hallucination import choose_eta, hallucinate
 from rhucrl.models.base import AbstractModel
 from rhucrl.networks.critics import Critic
-from rhucrl.solvers.look_ahead.backup import SolverNumbers, settle, slope, stateless, unit, value
+from rhucrl.networks.policies import AbstractAdversary, AbstractPolicy
+from rhucrl.solvers.base import SolverNumbers
+from rhucrl.solvers.look_ahead.backup import settle, slope, stateless, unit, value
 
 HOLDS = (0.5, 0.25, 0.25)  # weights of holding a pair of candidates for 1, 2, 3 steps: a lambda-return, lambda = .5
 
@@ -65,7 +66,7 @@ class CriticPlayer(eqx.Module):
         return jnp.tensordot(probability, judged, 1)
 
 
-class AgentPolicy(eqx.Module):
+class AgentPolicy(AbstractPolicy):
     """pi(s): the candidate with the best worst case."""
 
     player: CriticPlayer
@@ -77,8 +78,14 @@ class AgentPolicy(eqx.Module):
         weights = stateless(player.game, player.critic, player.origin(), player.adversary)
         return self.candidates[settle(player.game, q, weights)[0]]
 
+    def fresh(self) -> None:
+        return None
 
-class AdversaryPolicy(eqx.Module):
+    def act(self, memory: None, obs: Float[Array, " p"]) -> tuple[None, Float[Array, " q"]]:
+        return memory, self(obs)
+
+
+class AdversaryPolicy(AbstractAdversary):
     """pibar(s): the candidate that is worst for the agent's action; of episode scope, one value for all states."""
 
     player: CriticPlayer
@@ -89,3 +96,6 @@ class AdversaryPolicy(eqx.Module):
             worst = value(player.game, player.critic, player.origin(), player.adversary).argmin()
             return jnp.broadcast_to(player.adversary[worst], (*obs.shape[:-1], player.adversary.shape[-1]))
         return player.adversary[player.judge(obs, action[..., None, :])[..., 0, :].argmin(-1)]
+
+    def reply(self, memory: Any, obs: Float[Array, " p"], action: Float[Array, " q"]) -> Float[Array, " qbar"]:
+        return self(obs, action)

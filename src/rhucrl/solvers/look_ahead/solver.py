@@ -20,10 +20,10 @@ from rhucrl.models.base import AbstractModel, Prediction
 from rhucrl.networks.critics import Critic
 from rhucrl.replay import Replay
 from rhucrl.runtime.compilation import compiled
-from rhucrl.solvers.base import deployed
+from rhucrl.solvers.base import AbstractSolver, SolverNumbers, deployed
 from rhucrl.solvers.bounds import Contest, Eta, bounds, pessimistic
 from rhucrl.solvers.look_ahead import value_iteration
-from rhucrl.solvers.look_ahead.backup import SolverNumbers, slope, stateless, value
+from rhucrl.solvers.look_ahead.backup import slope, stateless, value
 from rhucrl.solvers.look_ahead.candidates import adversary_candidates, agent_candidates
 from rhucrl.solvers.look_ahead.policies import AdversaryPolicy, AgentPolicy, CriticPlayer
 from rhucrl.solvers.look_ahead.value_iteration import Proposals, Values
@@ -50,26 +50,6 @@ class LookAheadPair(NamedTuple):
         return AdversaryPolicy(self.policy.player)
 
 
-def begin(config: TrainConfig, game: Game, keys: PRNGKeyArray) -> LookAheadState:
-    inputs = game.observation.size + (game.adversary.size if game.scope == "episode" else 0)
-    critics = [
-        Critic(inputs, config.solver.features, config.solver.width, config.solver.frequency, key) for key in keys
-    ]
-    return LookAheadState(*(value_iteration.start(critic) for critic in critics))
-
-
-def players(
-    config: TrainConfig, game: Game, model: AbstractModel, learner: LookAheadState, numbers: SolverNumbers
-) -> LookAheadPair:
-    """The policies that the critics stand for."""
-    row = ALGORITHMS[config.algo]
-    adversary = adversary_candidates(game, row.opponent)
-    mine = CriticPlayer(game, model, learner.agent.average, jnp.float32(row.agent_eta), numbers, adversary)
-    theirs = CriticPlayer(game, model, learner.response.average, jnp.float32(row.response_eta), numbers, adversary)
-    policy = AgentPolicy(mine, agent_candidates(game.agent, config.solver.acting_points))
-    return LookAheadPair(policy, AdversaryPolicy(theirs))
-
-
 class LookAheadValue(eqx.Module):
     """V(s) of the agent's problem; of an adversary of episode scope, under the values that weigh most."""
 
@@ -83,62 +63,86 @@ class LookAheadValue(eqx.Module):
         return value(player.game, player.critic, obs[..., None, :], player.adversary) @ weights
 
 
-def worth(
-    config: TrainConfig, game: Game, model: AbstractModel, replay: Replay, learner: LookAheadState,
-    numbers: SolverNumbers,
-) -> LookAheadValue:  # fmt: skip
-    return LookAheadValue(players(config, game, model, learner, numbers).policy.player)
+class LookAheadSolver(AbstractSolver[LookAheadState]):
+    """Fitted value iteration for one problem after the other."""
+
+    config: TrainConfig = eqx.field(static=True)
+    game: Game
+
+    def begin(self, keys: PRNGKeyArray) -> LookAheadState:
+        game, its = self.game, self.config.solver
+        inputs = game.observation.size + (game.adversary.size if game.scope == "episode" else 0)
+        critics = [Critic(inputs, its.features, its.width, its.frequency, key) for key in keys]
+        return LookAheadState(*(value_iteration.start(critic) for critic in critics))
+
+    def players(self, model: AbstractModel, state: LookAheadState, numbers: SolverNumbers) -> LookAheadPair:
+        row = ALGORITHMS[self.config.algo]
+        adversary = adversary_candidates(self.game, row.opponent)
+        agent, response = (
+            CriticPlayer(self.game, model, values.average, jnp.float32(eta), numbers, adversary)
+            for values, eta in zip(state, (row.agent_eta, row.response_eta), strict=True)
+        )
+        candidates = agent_candidates(self.game.agent, self.config.solver.acting_points)
+        return LookAheadPair(AgentPolicy(agent, candidates), AdversaryPolicy(response))
+
+    def improve(
+        self, model: AbstractModel, replay: Replay, state: LookAheadState, numbers: SolverNumbers, keys: PRNGKeyArray
+    ) -> tuple[LookAheadState, dict[str, Array]]:
+        agent, agent_loss = solve_agent(self, model, replay, state, numbers, keys[0])
+        state = state._replace(agent=agent)
+        response, response_loss = solve_response(self, model, replay, state, numbers, keys[1])
+        return state._replace(response=response), {"agent_loss": agent_loss, "response_loss": response_loss}
+
+    def judge(
+        self, model: AbstractModel, replay: Replay, state: LookAheadState, output: AgentPolicy,
+        numbers: SolverNumbers, key: PRNGKeyArray,
+    ) -> dict[str, Array]:  # fmt: skip
+        return judged(self, model, state, output, numbers, key)
+
+    def value(
+        self, model: AbstractModel, replay: Replay, state: LookAheadState, numbers: SolverNumbers
+    ) -> LookAheadValue:
+        return LookAheadValue(self.players(model, state, numbers).policy.player)
 
 
-def improve(
-    config: TrainConfig, game: Game, model: AbstractModel, replay: Replay, learner: LookAheadState,
-    numbers: SolverNumbers, keys: PRNGKeyArray,
-) -> tuple[LookAheadState, dict[str, Array]]:  # fmt: skip
-    """Solve both problems in the current model (`eq:rhucrl`)."""
-    agent, agent_loss = solve_agent(config, game, model, replay, learner, numbers, keys[0])
-    learner = learner._replace(agent=agent)
-    response, response_loss = solve_response(config, game, model, replay, learner, numbers, keys[1])
-    return learner._replace(response=response), {"agent_loss": agent_loss, "response_loss": response_loss}
-
-
-@compiled("config")
+@compiled()
 def solve_agent(
-    config: TrainConfig, game: Game, model: AbstractModel, replay: Replay, learner: LookAheadState,
-    numbers: SolverNumbers, key: PRNGKeyArray,
+    solver: LookAheadSolver, model: AbstractModel, replay: Replay, state: LookAheadState, numbers: SolverNumbers,
+    key: PRNGKeyArray,
 ) -> tuple[Values, Array]:  # fmt: skip
     """The agent's problem, `eq:rhucrl:learner`: every candidate is considered."""
-    candidates = agent_candidates(game.agent, config.solver.agent_points)
+    candidates = agent_candidates(solver.game.agent, solver.config.solver.agent_points)
 
     def proposals(obs: Array) -> Array:
         return jnp.broadcast_to(candidates, (*obs.shape[:-1], *candidates.shape))
 
-    sign = ALGORITHMS[config.algo].agent_eta
-    return solve(config, game, model, replay, learner.agent, proposals, sign, 1, numbers, key)
+    sign = ALGORITHMS[solver.config.algo].agent_eta
+    return solve(solver, model, replay, state.agent, proposals, sign, 1, numbers, key)
 
 
-@compiled("config")
+@compiled()
 def solve_response(
-    config: TrainConfig, game: Game, model: AbstractModel, replay: Replay, learner: LookAheadState,
-    numbers: SolverNumbers, key: PRNGKeyArray,
+    solver: LookAheadSolver, model: AbstractModel, replay: Replay, state: LookAheadState, numbers: SolverNumbers,
+    key: PRNGKeyArray,
 ) -> tuple[Values, Array]:  # fmt: skip
     """The adversary's problem, `eq:rhucrl:adversary`: the agent's action is the chosen policy's."""
-    policy = players(config, game, model, learner, numbers).policy
+    policy = solver.players(model, state, numbers).policy
 
     def proposals(obs: Array) -> Array:
         return policy(obs)[..., None, :]
 
-    sign = ALGORITHMS[config.algo].response_eta
-    return solve(config, game, model, replay, learner.response, proposals, sign, 2, numbers, key)
+    sign = ALGORITHMS[solver.config.algo].response_eta
+    return solve(solver, model, replay, state.response, proposals, sign, 2, numbers, key)
 
 
 def solve(
-    config: TrainConfig, game: Game, model: AbstractModel, replay: Replay, values: Values, proposals: Proposals,
-    sign: int, haste: int, numbers: SolverNumbers, key: PRNGKeyArray,
+    solver: LookAheadSolver, model: AbstractModel, replay: Replay, values: Values, proposals: Proposals, sign: int,
+    haste: int, numbers: SolverNumbers, key: PRNGKeyArray,
 ) -> tuple[Values, Array]:  # fmt: skip
     """All gradient steps of an episode for one problem; an easy one may be solved with haste: fewer, on less data."""
-    keys = jax.random.split(key, 3)
+    config, game, keys = solver.config, solver.game, jax.random.split(key, 3)
     adversary = adversary_candidates(game, ALGORITHMS[config.algo].opponent)
-    starts = start_states(config, game, replay, config.solver.pool // haste**2, keys[0])
+    starts = start_states(solver, replay, config.solver.pool // haste**2, keys[0])
     rollouts = value_iteration.rollouts(
         game, model, values.target, starts, proposals, adversary, jnp.float32(sign), numbers,
         config.solver.model_steps, keys[1],
@@ -149,23 +153,22 @@ def solve(
     )
 
 
-@compiled("config")
-def judge(
-    config: TrainConfig, game: Game, model: AbstractModel, replay: Replay, learner: LookAheadState,
-    champion: AgentPolicy, numbers: SolverNumbers, key: PRNGKeyArray,
+@compiled()
+def judged(
+    solver: LookAheadSolver, model: AbstractModel, state: LookAheadState, output: AgentPolicy,
+    numbers: SolverNumbers, key: PRNGKeyArray,
 ) -> dict[str, Array]:  # fmt: skip
-    """J^(o), J^(e), J^(p) of the chosen pair, what both critics say about the start, and J^(p) of the champion."""
-    pair = players(config, game, model, learner, numbers)
-    keys = jax.random.split(key)
-    origin = pair.policy.player.origin()
-    return bounds(contest(config, pair.policy, pair, model), ROLLOUTS, keys[0]) | {
-        "J_pessimistic_output": pessimistic(contest(config, champion, pair, model), ROLLOUTS, keys[1]),
-        "agent_value": value(game, learner.agent.critic, origin, game.neutral),
-        "response_value": value(game, learner.response.critic, origin, game.neutral),
+    """J^(o), J^(e), J^(p) of the players, J^(p) of the output policy, and what both critics say about the start."""
+    game, pair, keys = solver.game, solver.players(model, state, numbers), jax.random.split(key)
+    origin, algo = pair.policy.player.origin(), solver.config.algo
+    return bounds(contest(algo, pair.policy, pair, model), ROLLOUTS, keys[0]) | {
+        "J_pessimistic_output": pessimistic(contest(algo, output, pair, model), ROLLOUTS, keys[1]),
+        "agent_value": value(game, state.agent.critic, origin, game.neutral),
+        "response_value": value(game, state.response.critic, origin, game.neutral),
     }  # fmt: skip
 
 
-def contest(config: TrainConfig, policy: AgentPolicy, pair: LookAheadPair, model: AbstractModel) -> Contest:
+def contest(algo: str, policy: AgentPolicy, pair: LookAheadPair, model: AbstractModel) -> Contest:
     """A policy against the adversaries of a pair."""
     player = policy.player
 
@@ -182,15 +185,15 @@ def contest(config: TrainConfig, policy: AgentPolicy, pair: LookAheadPair, model
         return jax.vmap(lambda o, abar: slope(game, critic, o, abar[None])[0])(*flat).reshape(obs.shape)
 
     return Contest(
-        player.game, model, policy, deployed(config.algo, pair, player.game), AdversaryPolicy(player), player.adversary,
+        player.game, model, policy, deployed(algo, pair, player.game), AdversaryPolicy(player), player.adversary,
         along(player.critic, 1), along(pair.response.player.critic, -1), player.game.project, player.numbers.beta,
     )  # fmt: skip
 
 
-def start_states(config: TrainConfig, game: Game, replay: Replay, n: int, key: PRNGKeyArray) -> Float[Array, "n p"]:
+def start_states(solver: LookAheadSolver, replay: Replay, n: int, key: PRNGKeyArray) -> Float[Array, "n p"]:
     """Where model rollouts start: anywhere, and near what was seen."""
-    keys = jax.random.split(key, 4)
-    broad = round(config.solver.broad * n)
+    game, keys = solver.game, jax.random.split(key, 4)
+    broad = round(solver.config.solver.broad * n)
     seen = replay.data.obs[store.draw(replay, n - broad, keys[1])]
     spread = jax.random.uniform(keys[3], (n - broad, 1), maxval=PERTURBATION)
     seen = game.project(seen + spread * game.scale * jax.random.normal(keys[2], seen.shape))

@@ -20,9 +20,9 @@ from rhucrl.envs.game import Game
 from rhucrl.hallucination import choose_eta, hallucinate
 from rhucrl.models.base import AbstractModel
 from rhucrl.networks.critics import Critic
+from rhucrl.solvers.base import SolverNumbers
 from rhucrl.solvers.look_ahead.backup import (  # fmt: skip
     Considered,
-    SolverNumbers,
     consider,
     features,
     look_ahead,

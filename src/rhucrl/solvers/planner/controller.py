@@ -18,7 +18,7 @@ from rhucrl.errors import UsageError, unknown
 from rhucrl.models.base import AbstractModel
 from rhucrl.models.known import KnownModel
 from rhucrl.options import LookAhead, RecedingHorizon
-from rhucrl.play import checked, fresh, predict
+from rhucrl.play import checked, predict
 from rhucrl.runtime.compilation import enable_cache
 from rhucrl.solvers.planner import search as planning
 from rhucrl.solvers.planner.search import Planning, Size, Thought
@@ -117,7 +117,7 @@ class Planner:
         """Half of the time for each phase, in calls of as many rounds as are sure to fit."""
         if obs.ndim > 1:
             raise UsageError("budget_ms is for one observation at a time: leave it out to plan for a batch")
-        start, thought = time.perf_counter(), fresh(self.policy) if thought is None else thought
+        start, thought = time.perf_counter(), self.policy.fresh() if thought is None else thought
         search = jax.block_until_ready(_begin(self.policy, thought, obs))
         for phase, program in enumerate((_pursue, _respond)):
             end, done = start + (SHARE * budget_ms / 1000 - self._after) * (phase + 1) / 2, 0
@@ -148,7 +148,7 @@ class Planner:
 
     def _paces(self, budget_ms: float) -> list[float]:
         """Seconds that a round of each phase takes once everything is compiled."""
-        obs, thought = np.asarray(self.game.starts(jax.random.key(0), 1)[0]), fresh(self.policy)
+        obs, thought = np.asarray(self.game.starts(jax.random.key(0), 1)[0]), self.policy.fresh()
         paces = []
         for _ in range(WARMING):
             self._pace, self._after = [0.0, 0.0], 0.0

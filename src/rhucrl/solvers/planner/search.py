@@ -28,6 +28,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from rhucrl.envs.game import Box, Game, chosen
 from rhucrl.hallucination import hallucinate, sampled
 from rhucrl.models.base import AbstractModel
+from rhucrl.networks.policies import AbstractAdversary, AbstractPolicy
 from rhucrl.solvers.look_ahead.candidates import lattice, vertices_and_centre
 from rhucrl.solvers.look_ahead.value_iteration import pick
 
@@ -72,7 +73,7 @@ class Thought(NamedTuple):
     time: Int[Array, ""]
     seen: Float[Array, " p"]
     evidence: Float[Array, " k"]
-    mine: Float[Array, "h w"]
+    agent: Float[Array, "h w"]
     rival: Float[Array, "h r"]
     plans: Float[Array, "m h qg"]
     answer: Float[Array, "h s"]
@@ -84,13 +85,13 @@ class Search(NamedTuple):
     time: Int[Array, ""]
     seen: Float[Array, " p"]
     evidence: Float[Array, " k"]
-    mine: PlanDistribution
+    agent: PlanDistribution
     rival: PlanDistribution
     answer: PlanDistribution
     plans: Float[Array, "m h qg"]
 
 
-class Planning(eqx.Module):
+class Planning(AbstractPolicy):
     """The agent that plans: a policy with a memory, or without it a batched function of observations.
 
     `agent_eta` and `response_eta` are the entries of the algorithm's row. `value` is added at the end of a plan.
@@ -109,13 +110,12 @@ class Planning(eqx.Module):
     opponent: bool = eqx.field(static=True, default=True)
 
     def fresh(self) -> Thought:
-        """The memory at the start of an episode."""
         h, p, q, qbar = self.size.horizon, self.game.predicted_size, self.game.agent.size, self.game.adversary.size
-        mine = jnp.zeros((h, q + self.feedback + p * abs(self.agent_eta)))
+        agent = jnp.zeros((h, q + self.feedback + p * abs(self.agent_eta)))
         answer = jnp.zeros((h, qbar + p * abs(self.response_eta)))
         plans = jnp.zeros((PLANS, h, q + self.feedback))
         seen, evidence = jnp.zeros(self.game.observation.size), jnp.zeros(len(self.choices))
-        return Thought(jnp.int32(0), seen, evidence, mine, jnp.zeros((h, qbar)), plans, answer)
+        return Thought(jnp.int32(0), seen, evidence, agent, jnp.zeros((h, qbar)), plans, answer)
 
     @property
     def choices(self) -> Float[Array, "k qbar"]:
@@ -138,7 +138,7 @@ class Planning(eqx.Module):
         return thought, self.action(thought)
 
     def action(self, thought: Thought) -> Float[Array, " q"]:
-        return self.game.agent.place(thought.mine[0, : self.game.agent.size])
+        return self.game.agent.place(thought.agent[0, : self.game.agent.size])
 
     def __call__(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b q"]:
         """Without a memory every plan is made from nothing."""
@@ -146,11 +146,14 @@ class Planning(eqx.Module):
         return jax.vmap(lambda o: self.act(self.fresh(), o)[1])(flat).reshape(*obs.shape[:-1], -1)
 
 
-class Answering(eqx.Module):
+class Answering(AbstractAdversary):
     """The adversary of a planner: what its thoughts say the adversary will do (`own`: in the agent's own problem)."""
 
     planning: Planning
     own: bool = eqx.field(static=True, default=False)
+
+    def reply(self, memory: Thought, obs: Float[Array, " p"], action: Float[Array, " q"]) -> Float[Array, " qbar"]:
+        return self.read(memory)
 
     def read(self, thought: Thought) -> Float[Array, " qbar"]:
         box = self.planning.game.adversary
@@ -158,8 +161,8 @@ class Answering(eqx.Module):
 
     def __call__(self, obs: Float[Array, "*b p"], action: Float[Array, "*b q"]) -> Float[Array, "*b qbar"]:
         flat, planning = obs.reshape(-1, obs.shape[-1]), self.planning
-        told = jax.vmap(lambda o: self.read(planning.act(planning.fresh(), o)[0]))(flat)
-        return told.reshape(*obs.shape[:-1], -1)
+        answers = jax.vmap(lambda o: self.read(planning.act(planning.fresh(), o)[0]))(flat)
+        return answers.reshape(*obs.shape[:-1], -1)
 
 
 def think(planning: Planning, thought: Thought, obs: Float[Array, " p"]) -> Thought:
@@ -180,23 +183,23 @@ def begin(planning: Planning, thought: Thought, obs: Float[Array, " p"]) -> Sear
         return PlanDistribution(moved, first, moved)
 
     q, qbar = planning.game.agent.size, planning.game.adversary.size
-    mine = ahead(thought.mine, BOLD, q, planning.feedback)
+    agent = ahead(thought.agent, BOLD, q, planning.feedback)
     rival, answer = ahead(thought.rival, WARY, qbar), ahead(thought.answer, CALM, qbar)
     evidence = thought.evidence
     if len(planning.choices) > 1:
         evidence = evidence + jnp.where(thought.time > 0, likelihood(planning, thought, obs), 0.0)
-    return Search(thought.time, obs, evidence, mine, rival, answer, thought.plans)
+    return Search(thought.time, obs, evidence, agent, rival, answer, thought.plans)
 
 
 def likelihood(planning: Planning, thought: Thought, obs: Float[Array, " p"]) -> Float[Array, " k"]:
     """The logarithm of how likely each choice made what followed the last action."""
-    game, theirs = planning.game, planning.game.adversary.place(planning.choices)
-    mine = jnp.broadcast_to(planning.action(thought), (len(theirs), game.agent.size))
-    before = jnp.broadcast_to(whole(game, thought.seen), (len(theirs), game.predicted_size))
-    shares, actions = game.execute(mine, theirs)
+    game, adversary = planning.game, planning.game.adversary.place(planning.choices)
+    agent = jnp.broadcast_to(planning.action(thought), (len(adversary), game.agent.size))
+    before = jnp.broadcast_to(whole(game, thought.seen), (len(adversary), game.predicted_size))
+    shares, actions = game.execute(agent, adversary)
 
     def of(executed: Array) -> Array:
-        mean, epistemic, aleatoric = planning.model.predict(before, executed, theirs)
+        mean, epistemic, aleatoric = planning.model.predict(before, executed, adversary)
         missed = obs - inside(planning, mean)[:, : len(obs)]
         unsure = (jnp.square(epistemic) + jnp.square(aleatoric))[:, : len(obs)]
         variance = jnp.square(GRAIN * game.scale) + unsure
@@ -209,7 +212,7 @@ def conclude(planning: Planning, thought: Thought, search: Search) -> Thought:
     """Means, not best samples: they are steadier. What an adversary chose for an episode stays."""
     held = (planning.game.scope == "episode") & (thought.time > 0)
     answer = jnp.where(held, thought.answer, search.answer.mean)
-    plans = search.mine.mean, search.rival.mean, search.plans, answer
+    plans = search.agent.mean, search.rival.mean, search.plans, answer
     return Thought(thought.time + 1, search.seen, search.evidence, *plans)
 
 
@@ -233,19 +236,19 @@ def pursue(planning: Planning, search: Search, first: Array, rounds: Array) -> S
 
     def round(i: Array, search: Search) -> Search:
         keys = jax.random.split(dice(planning, search.time, 2 * i), 3)
-        mine = draw(search.mine, plans, SMOOTHNESS, keys[0])
+        agent = draw(search.agent, plans, SMOOTHNESS, keys[0])
         if len(choices):
-            theirs = jnp.broadcast_to(jnp.roll(choices, shift, 0), (rivals, size.horizon, qbar))
+            adversary = jnp.broadcast_to(jnp.roll(choices, shift, 0), (rivals, size.horizon, qbar))
         else:
-            theirs = draw(search.rival, rivals, SMOOTHNESS, keys[1])
-            theirs = theirs.at[2].set(game.adversary.unit(game.neutral)).at[3].set(search.answer.mean[:, :qbar])
-        moves, eta = jnp.split(mine, [q + planning.feedback], -1)
+            adversary = draw(search.rival, rivals, SMOOTHNESS, keys[1])
+            adversary = adversary.at[2].set(game.adversary.unit(game.neutral)).at[3].set(search.answer.mean[:, :qbar])
+        moves, eta = jnp.split(agent, [q + planning.feedback], -1)
         eta = eta[:, None] if planning.agent_eta else None
-        gains = returns(planning, search.seen, moves[:, None], theirs[None], eta, keys[2])
+        gains = returns(planning, search.seen, moves[:, None], adversary[None], eta, keys[2])
         score = gains @ weights if len(choices) else gains.min(1)
-        ours, good = refit(mine, score, size.elite)
-        them, _ = (search.rival, good) if len(choices) else refit(theirs, -(good @ gains), size.elite)
-        return search._replace(mine=ours, rival=them, plans=moves[jax.lax.top_k(score, PLANS)[1]])
+        ours, good = refit(agent, score, size.elite)
+        them, _ = (search.rival, good) if len(choices) else refit(adversary, -(good @ gains), size.elite)
+        return search._replace(agent=ours, rival=them, plans=moves[jax.lax.top_k(score, PLANS)[1]])
 
     return jax.lax.fori_loop(first, first + rounds, round, search)
 
@@ -258,10 +261,10 @@ def respond(planning: Planning, search: Search, first: Array, rounds: Array) -> 
 
     def round(i: Array, search: Search) -> Search:
         keys = jax.random.split(dice(planning, search.time, 2 * i + 1))
-        theirs = draw(search.answer, size.samples // PLANS, 1.0 if lasting else SMOOTHNESS, keys[0])
-        eta = theirs[None, :, :, qbar:] if planning.response_eta else None
-        gains = returns(planning, search.seen, search.plans[:, None], theirs[None, :, :, :qbar], eta, keys[1])
-        return search._replace(answer=refit(theirs, -gains.mean(0), size.elite)[0])
+        adversary = draw(search.answer, size.samples // PLANS, 1.0 if lasting else SMOOTHNESS, keys[0])
+        eta = adversary[None, :, :, qbar:] if planning.response_eta else None
+        gains = returns(planning, search.seen, search.plans[:, None], adversary[None, :, :, :qbar], eta, keys[1])
+        return search._replace(answer=refit(adversary, -gains.mean(0), size.elite)[0])
 
     return jax.lax.fori_loop(first, first + rounds, round, search)
 
@@ -294,7 +297,7 @@ def refit(
 
 
 def returns(
-    planning: Planning, obs: Float[Array, " p"], mine: Float[Array, "_ _ h qg"], theirs: Float[Array, "_ _ h qbar"],
+    planning: Planning, obs: Float[Array, " p"], agent: Float[Array, "_ _ h qg"], adversary: Float[Array, "_ _ h qbar"],
     eta: Float[Array, "_ _ h p"] | None, key: PRNGKeyArray,
 ) -> Float[Array, "a b"]:  # fmt: skip
     """The discounted return of every plan against every other, in the model that eta chooses or (None) a sampled one.
@@ -303,16 +306,16 @@ def returns(
     """
     game, model = planning.game, planning.model
     steps = planning.size.horizon
-    shape = jnp.broadcast_shapes(mine.shape[:2], theirs.shape[:2])
+    shape = jnp.broadcast_shapes(agent.shape[:2], adversary.shape[:2])
     keys = jax.random.split(key, 3)
     luck = jax.random.uniform(keys[0], (steps, 2, 1, shape[1]))
     omega = jax.random.normal(keys[1], (steps, 1, shape[1], game.predicted_size))
-    along = [None if plan is None else jnp.moveaxis(plan, -2, 0) for plan in (mine, theirs, eta)]
+    along = [None if plan is None else jnp.moveaxis(plan, -2, 0) for plan in (agent, adversary, eta)]
 
     def step(carry: tuple[Array, Array, Array], x: Any):
         obs, weight, total = carry
-        (mine, theirs, eta), (luck, whose), omega = x
-        placed = game.agent.place(reaction(planning, mine, obs)), game.adversary.place(theirs)
+        (agent, adversary, eta), (luck, whose), omega = x
+        placed = game.agent.place(reaction(planning, agent, obs)), game.adversary.place(adversary)
         action, adversary = (jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in placed)
         executed = chosen(game.execute(action, adversary), luck)
         if eta is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -11,15 +12,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from rhucrl.algorithms import ALGORITHMS
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Box, Game, JaxGame, chosen
+from rhucrl.errors import UsageError
 from rhucrl.hallucination import hallucinate, sampled
 from rhucrl.models.base import AbstractModel
-from rhucrl.play import act, fresh, reply
 from rhucrl.replay import Replay
 from rhucrl.runtime.compilation import compiled
 from rhucrl.solvers.actor_critic.problem import observed_limits
-from rhucrl.solvers.base import deployed
+from rhucrl.solvers.base import AbstractSolver, SolverNumbers, Value, deployed
 from rhucrl.solvers.bounds import CONFIDENCE
-from rhucrl.solvers.look_ahead.backup import SolverNumbers
 from rhucrl.solvers.look_ahead.value_iteration import pick
 from rhucrl.solvers.planner.search import Answering, Planning, Size, inside
 
@@ -46,54 +46,58 @@ class PlannerPair(NamedTuple):
         return Answering(self.policy, own=True)
 
 
-def begin(config: TrainConfig, game: Game, keys: PRNGKeyArray) -> PlannerState:
-    anywhere = jnp.full(game.predicted_size, jnp.inf)
-    return PlannerState(None if isinstance(game, JaxGame) else Box(-anywhere, anywhere))
-
-
-def players(
-    config: TrainConfig, game: Game, model: AbstractModel, learner: PlannerState, numbers: SolverNumbers
-) -> PlannerPair:
-    row, known = ALGORITHMS[config.algo], config.model.kind == "known"
-    size = Size(config.solver.steps, config.solver.samples, config.solver.elite, config.solver.rounds)
-    signs = (0, 0) if known else (row.agent_eta, row.response_eta)
-    contested = row.opponent and config.setting != "none"
-    discount = jnp.float32(config.solver.discount)
-    return PlannerPair(
-        Planning(game, model, numbers.beta, discount, jnp.int32(0), learner.limits, None, size, *signs, contested)
-    )
-
-
-def improve(
-    config: TrainConfig, game: Game, model: AbstractModel, replay: Replay, learner: PlannerState,
-    numbers: SolverNumbers, keys: PRNGKeyArray,
-) -> tuple[PlannerState, dict[str, Array]]:  # fmt: skip
+class PlannerSolver(AbstractSolver[PlannerState]):
     """Nothing is learned; plans stay near what has been seen."""
-    return (learner if learner.limits is None else PlannerState(observed_limits(game, replay))), {}
+
+    config: TrainConfig = eqx.field(static=True)
+    game: Game
+
+    def begin(self, keys: PRNGKeyArray) -> PlannerState:
+        anywhere = jnp.full(self.game.predicted_size, jnp.inf)
+        return PlannerState(None if isinstance(self.game, JaxGame) else Box(-anywhere, anywhere))
+
+    def players(self, model: AbstractModel, state: PlannerState, numbers: SolverNumbers) -> PlannerPair:
+        config, its = self.config, self.config.solver
+        row, size = ALGORITHMS[config.algo], Size(its.steps, its.samples, its.elite, its.rounds)
+        signs = (0, 0) if config.model.kind == "known" else (row.agent_eta, row.response_eta)
+        contested = row.opponent and config.setting != "none"
+        traced = numbers.beta, jnp.float32(its.discount), jnp.int32(0), state.limits
+        return PlannerPair(Planning(self.game, model, *traced, None, size, *signs, contested))
+
+    def improve(
+        self, model: AbstractModel, replay: Replay, state: PlannerState, numbers: SolverNumbers, keys: PRNGKeyArray
+    ) -> tuple[PlannerState, dict[str, Array]]:
+        return (state if state.limits is None else PlannerState(observed_limits(self.game, replay))), {}
+
+    def judge(
+        self, model: AbstractModel, replay: Replay, state: PlannerState, output: Planning, numbers: SolverNumbers,
+        key: PRNGKeyArray,
+    ) -> dict[str, Array]:  # fmt: skip
+        return judged(self, model, state, output, numbers, key)
+
+    def value(self, model: AbstractModel, replay: Replay, state: PlannerState, numbers: SolverNumbers) -> Value:
+        raise UsageError("a planner learns no critic: take the value of an agent that has learned with networks")
 
 
-@compiled("config")
-def judge(
-    config: TrainConfig, game: Game, model: AbstractModel, replay: Replay, learner: PlannerState, champion: Planning,
-    numbers: SolverNumbers, key: PRNGKeyArray,
+@compiled()
+def judged(
+    solver: PlannerSolver, model: AbstractModel, state: PlannerState, output: Planning, numbers: SolverNumbers,
+    key: PRNGKeyArray,
 ) -> dict[str, Array]:  # fmt: skip
-    """J^(o), J^(e), J^(p) of the agent that plans in this model, and J^(p) of the champion."""
-    policy, keys = players(config, game, model, learner, numbers).policy, jax.random.split(key)
+    policy, keys = solver.players(model, state, numbers).policy, jax.random.split(key)
     whole = jnp.array([OPTIMIST, MEMBER, PESSIMIST])
-    optimistic, expected, pessimistic = imagined(config, policy, policy, whole, keys[0])
-    (again,) = imagined(config, champion, policy, whole[2:], keys[1])
+    optimistic, expected, pessimistic = imagined(solver.config.algo, policy, policy, whole, keys[0])
+    (again,) = imagined(solver.config.algo, output, policy, whole[2:], keys[1])
     return {
         "J_optimistic": jnp.maximum(optimistic, expected), "J_expected": expected,
         "J_pessimistic": jnp.minimum(pessimistic, expected), "J_pessimistic_output": again,
     }  # fmt: skip
 
 
-def imagined(
-    config: TrainConfig, policy: Planning, place: Planning, kinds: Array, key: PRNGKeyArray
-) -> Float[Array, " k"]:
+def imagined(algo: str, policy: Planning, place: Planning, kinds: Array, key: PRNGKeyArray) -> Float[Array, " k"]:
     """Returns of whole episodes of a planner in the model of another (`place`), as chosen by each kind of eta."""
     game, model = place.game, place.model
-    opponent = deployed(config.algo, PlannerPair(policy), game)
+    opponent = deployed(algo, PlannerPair(policy), game)
     q, qbar = game.agent.size, game.adversary.size
 
     def episode(kind: Array, key: PRNGKeyArray) -> Array:
@@ -101,11 +105,11 @@ def imagined(
             obs, alive, memory = carry
             keys = jax.random.split(key, 3)
             seen = obs[: game.observation.size]
-            memory, action = act(policy, memory, seen)
-            adversary = reply(opponent, memory, seen, action)
+            memory, action = policy.act(memory, seen)
+            adversary = opponent.reply(memory, seen, action)
             executed = chosen(game.execute(action, adversary), jax.random.uniform(keys[0]))
             noise = jax.random.normal(keys[1], obs.shape)
-            up = memory.mine[0, q + policy.feedback :] if policy.agent_eta else jnp.zeros_like(obs)
+            up = memory.agent[0, q + policy.feedback :] if policy.agent_eta else jnp.zeros_like(obs)
             down = memory.answer[0, qbar:] if policy.response_eta else jnp.zeros_like(obs)
             eta = jnp.where(kind == OPTIMIST, up, jnp.where(kind == PESSIMIST, down, 0.0))
             reach = jnp.where(kind == PESSIMIST, jnp.minimum(place.beta, CONFIDENCE), place.beta)
@@ -115,7 +119,7 @@ def imagined(
             reward = alive * game.reward(obs, executed, adversary, following)
             return (following, alive * (1 - game.over(following)), memory), reward
 
-        start = game.starts(jax.random.key(0), 1)[0], jnp.float32(1), fresh(policy)
+        start = game.starts(jax.random.key(0), 1)[0], jnp.float32(1), policy.fresh()
         return jax.lax.scan(step, start, jax.random.split(key, game.horizon))[1].sum()
 
     return jax.vmap(episode)(kinds, jax.random.split(key, kinds.shape[0]))

@@ -107,10 +107,6 @@ class Game(eqx.Module):
         """Whether there is nothing more to be had: inside a model, an end that cannot be averted is one already."""
         return self.terminated(next_obs)
 
-    def margin(self, next_obs: Float[Array, "*b p"]) -> Array | None:
-        """How far from the end a state is: below 0 where it is over, about 1 where it is far; None if nobody knows."""
-        return None
-
     def project(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b p"]:
         """The possible observation next to a predicted one."""
         return self.observation.clip(obs)

@@ -35,8 +35,6 @@ class Robot:
     """Standard deviations of the observations under random actions."""
     edge: tuple[float, ...]
     """Generous bounds of the observations' absolute values."""
-    margin: Function | None = None
-    """How far from the end a state is: below 0 where it has fallen, 1 in the middle."""
     winding: tuple[int, ...] = ()
     """Angles among the observations that may wind up."""
     lost: Function | None = None
@@ -71,23 +69,6 @@ def pole_stands(obs: Any) -> Any:
     return (abs(obs[..., 1]) <= 0.2) & (abs(obs) < float("inf")).all(-1)
 
 
-def hopper_margin(obs: Any) -> Any:
-    return nearer((obs[..., 1] - 0.7) / 0.55, 1 - abs(obs[..., 2]) / 0.2)
-
-
-def walker_margin(obs: Any) -> Any:
-    return nearer(nearer((obs[..., 1] - 0.8) / 0.45, (2 - obs[..., 1]) / 0.75), 1 - abs(obs[..., 2]))
-
-
-def pole_margin(obs: Any) -> Any:
-    return nearer(1 - abs(obs[..., 1]) / 0.2, 1 - abs(obs[..., 0]) / 0.98)
-
-
-def nearer(one: Any, other: Any) -> Any:
-    """The smaller of two numbers, with operators only."""
-    return (one + other - abs(one - other)) / 2
-
-
 def at_the_rail(obs: Any) -> Any:
     return abs(obs[..., 0]) > 0.98
 
@@ -110,13 +91,13 @@ ROBOTS: dict[str, Robot] = {
         "Hopper-v5", 1000, hidden=1, bodies=("torso",), axes="xz", masses=(0.001, 2),
         cost=0.001, gain=lambda obs: velocity(obs) + hopper_stands(obs), health=hopper_stands, rewards=(-10, 11),
         scale=(0.5, 0.04, 0.07, 0.1, 0.1, 0.2, 0.5, 0.5, 2.1, 1.9, 2.2, 3.3),
-        edge=(50, 50, TURNS, *[10] * 3, 50, 50, *[FAST] * 4), margin=hopper_margin,
+        edge=(50, 50, TURNS, *[10] * 3, 50, 50, *[FAST] * 4),
     ),
     "inverted-pendulum": Robot(
         "InvertedPendulum-v5", 1000, hidden=0, bodies=("pole",), axes="xz", masses=(0.001, 2),
         cost=0.0, gain=lambda obs: pole_stands(obs) * 1.0, health=pole_stands, rewards=(0, 1),
         scale=(0.06, 0.14, 1.0, 2.2),
-        edge=(2, 4, 50, 100), margin=pole_margin, lost=at_the_rail,
+        edge=(2, 4, 50, 100), lost=at_the_rail,
     ),
     "reacher": Robot(
         "Reacher-v5", 50, hidden=0, bodies=("body0",), axes="xy", masses=(0.001, 2),
@@ -134,6 +115,6 @@ ROBOTS: dict[str, Robot] = {
         "Walker2d-v5", 1000, hidden=1, bodies=("torso",), axes="xz", masses=(0.001, 2),
         cost=0.001, gain=lambda obs: velocity(obs) + walker_stands(obs), health=walker_stands, rewards=(-10, 11),
         scale=(0.8, 0.07, 0.3, 0.3, 0.4, 0.5, 0.3, 0.5, 0.5, 0.8, 1.4, 7.8, 9.7, 7.7, 12.3, 9.8, 8.0, 14.2),
-        edge=(50, 50, TURNS, *[10] * 6, 50, 50, *[FAST] * 7), margin=walker_margin,
+        edge=(50, 50, TURNS, *[10] * 6, 50, 50, *[FAST] * 7),
     ),
 }  # fmt: skip

@@ -90,7 +90,7 @@ def _host_game(record: Any) -> HostGame:
         strength=jnp.float32(0), facts=facts, horizon=horizon, angles=angles,
         known_reward=known.get("reward", robot.reward if robot else _unknown_reward),
         known_end=known.get("terminated", ends),
-        lost=robot.lost if robot else None, distance=robot.margin if robot else None, **words,
+        lost=robot.lost if robot else None, **words,
     )  # fmt: skip
 
 

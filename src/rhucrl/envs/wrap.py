@@ -68,7 +68,6 @@ class HostGame(Game):
     known_reward: Known = eqx.field(static=True)
     known_end: Known | None = eqx.field(static=True)
     lost: Known | None = eqx.field(static=True)
-    distance: Known | None = eqx.field(static=True)
     angles: tuple[int, ...] = eqx.field(static=True)
 
     @property
@@ -131,11 +130,6 @@ class HostGame(Game):
         ended = self.terminated(next_obs)
         return ended if self.lost is None else ended | self.lost(next_obs)
 
-    def margin(self, next_obs: Array) -> Array | None:
-        if isinstance(self.known_end, Reported):
-            return 1 - 2 * next_obs[..., self.known_end.index]
-        return self.distance(next_obs) if self.distance else None
-
     def sample(self, key: PRNGKeyArray, n: int) -> Array:
         return self.starts(key, n)  # no simulator can be put into any state
 
@@ -157,7 +151,7 @@ def make_robot(
     edge = np.asarray(row.edge)
     return _assemble(
         simulator, disturbance.get(setting), name, setting, strength, scope, mixture, horizon,
-        reward=row.reward, terminated=row.terminated if row.health else None, lost=row.lost, distance=row.margin,
+        reward=row.reward, terminated=row.terminated if row.health else None, lost=row.lost,
         observation=(-edge, edge), scale=np.asarray(row.scale), rewards=row.rewards, starts=starts,
         winding=row.winding,
     )  # fmt: skip
@@ -251,7 +245,7 @@ def adopt(
 def _assemble(
     simulator: Simulator, disturbance: Disturbance | None, name: str, setting: Setting, strength: float, scope: Scope,
     mixture: Mixture | None, horizon: int, *, reward: Any, terminated: Any, observation: tuple[Any, Any], scale: Any,
-    rewards: tuple[float, float], starts: Any, lost: Any = None, distance: Any = None,
+    rewards: tuple[float, float], starts: Any, lost: Any = None,
     winding: tuple[int, ...] = (),
 ) -> ZeroSumEnv:  # fmt: skip
     space: Any = simulator.env.action_space
@@ -266,7 +260,7 @@ def _assemble(
     )  # fmt: skip
     game = HostGame(
         strength=jnp.float32(strength), facts=facts, scope=scope, horizon=horizon, name=name, setting=setting,
-        mixture=mixture, known_reward=reward, known_end=terminated, lost=lost, distance=distance,
+        mixture=mixture, known_reward=reward, known_end=terminated, lost=lost,
         angles=winding,
     )  # fmt: skip
     return ZeroSumEnv(game, HostSystem(game, simulator, disturbance, mixture))

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,7 @@ from rhucrl.replay import Replay, Transitions
 from rhucrl.runtime.compilation import cache_folder
 from rhucrl.runtime.progress import ShowsProgress
 from rhucrl.solvers.actor_critic import solver as pathwise
+from rhucrl.solvers.actor_critic.problem import Role
 from rhucrl.solvers.base import AbstractSolver
 from rhucrl.solvers.look_ahead import value_iteration
 from rhucrl.solvers.look_ahead.candidates import adversary_candidates, agent_candidates
@@ -85,12 +86,19 @@ def setup(config: TrainConfig, rows: int) -> BenchSetup:
     return BenchSetup(config, env, state, protocol.solver_of(config, env.game), (state.model, state.replay), numbers)
 
 
+def problems(its: BenchSetup) -> list[tuple]:
+    """What the actor-critic's two problems are solved with, the agent's and the response."""
+    row, learner, one = ALGORITHMS[its.config.algo], its.state.learner, jnp.int32(1)
+    roles = (learner.agent, Role(row.agent_eta, True, False)), (learner.response, Role(row.response_eta, True, True))
+    return [
+        (its.solver, *its.here, learner, problem, role, one, its.numbers, jax.random.key(0)) for problem, role in roles
+    ]
+
+
 def robot_update(config: TrainConfig) -> tuple[Callable[[], Any], Callable[[], float]]:
     """Both problems of the actor-critic, and the GFLOP of one update of both."""
-    its, row, key = setup(config, 1000), ALGORITHMS[config.algo], jax.random.key(0)
-    problems = ((its.state.learner.agent, row.agent_eta, False), (its.state.learner.response, row.response_eta, True))
-    solve: Any = pathwise.solve
-    calls = [(its.solver, *its.here, problem, its.numbers, sign, frozen, key) for problem, sign, frozen in problems]
+    its, solve = setup(config, 1000), cast(Any, pathwise.solve)
+    calls = problems(its)
     return (
         lambda: [solve(*call) for call in calls],
         lambda: sum(gflop(solve.trace(*call).jaxpr) for call in calls) / UPDATES,
@@ -123,7 +131,7 @@ def pieces(folder: Path) -> list[Piece]:
     side = jax.random.normal(jax.random.key(0), (SIDE, SIDE))
     product = jax.jit(lambda a: a @ a)
     robot, robot_work = robot_update(paper_sized())
-    plain, plain_work = robot_update(paper_sized(lanes=1))
+    plain, plain_work = robot_update(paper_sized(held=0, nobody=False))
     pendulum = TrainConfig.preset("pendulum", episodes=2)
     small, small_work = pendulum_update(pendulum)
     preset = setup(TrainConfig.preset("half-cheetah", episodes=12), 10_000)
@@ -209,12 +217,11 @@ def compile_here() -> dict[str, float]:
 
     enable_cache()
     its, key, seconds = setup(paper_sized(), 1000), jax.random.key(0), {}
-    solve: Any = pathwise.solve
-    learner = its.state.learner
+    solve, (agent, response), learner = cast(Any, pathwise.solve), problems(its), its.state.learner
     played = protocol.play(its.config, its.env, its.state, True, key)
     programs: dict[str, Callable[[], Any]] = {
-        "agent's problem": lambda: solve(its.solver, *its.here, learner.agent, its.numbers, 1, False, key),
-        "response": lambda: solve(its.solver, *its.here, learner.response, its.numbers, -1, True, key),
+        "agent's problem": lambda: solve(*agent),
+        "response": lambda: solve(*response),
         "bounds": lambda: its.solver.judge(*its.here, learner, its.state.output.policy, its.numbers, key),
         "fit": lambda: protocol.learn(its.config, its.state, played, its.numbers.beta, key),
     }

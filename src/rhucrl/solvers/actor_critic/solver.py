@@ -89,22 +89,20 @@ class ActorCriticSolver(AbstractSolver[ActorCriticState]):
         self, model: AbstractModel, replay: Replay, state: ActorCriticState, numbers: SolverNumbers, keys: PRNGKeyArray
     ) -> tuple[ActorCriticState, dict[str, Array]]:
         """The agent is improved for as many steps as are new, the response once."""
-        row, new = ALGORITHMS[self.config.algo], int(replay.size) - int(state.practised)
+        row, new = ALGORITHMS[self.config.algo], replay.size - state.practised
         low, high = observed_rewards(self.game, replay)
         rewards = jnp.stack([jnp.minimum(low, state.rewards[0]), jnp.maximum(high, state.rewards[1])])
         state = state._replace(
             normaliser=observed_units(self.game, replay), rewards=rewards, practised=jnp.int32(replay.size)
         )
-        role, metrics = Role(row.agent_eta, self.contested, False), {}
-        for i in range(max(round(new / self.game.horizon), 1)):
-            key = jax.random.fold_in(keys[0], i)
-            agent, losses = solve(self, model, replay, state, state.agent, role, numbers, key)
-            state, metrics = state._replace(agent=agent), {f"agent_{name}": x for name, x in losses.items()}
+        role, passes = Role(row.agent_eta, self.contested, False), jnp.maximum(new // self.game.horizon, 1)
+        agent, losses = solve(self, model, replay, state, state.agent, role, passes, numbers, keys[0])
+        state, metrics = state._replace(agent=agent), {f"agent_{name}": x for name, x in losses.items()}
         if not self.contested:
             return state, metrics
         response = state.response._replace(networks=state.response.networks._replace(agent=state.agent.networks.agent))
         role = Role(row.response_eta, True, True)
-        response, losses = solve(self, model, replay, state, response, role, numbers, keys[1])
+        response, losses = solve(self, model, replay, state, response, role, jnp.int32(1), numbers, keys[1])
         state, chosen = respond(self, model, replay, state._replace(response=response), numbers, keys[1])
         return state, metrics | {f"response_{name}": x for name, x in losses.items()} | chosen
 
@@ -132,11 +130,17 @@ def world_of(
 @compiled("role")
 def solve(
     solver: ActorCriticSolver, model: AbstractModel, replay: Replay, state: ActorCriticState, problem: Problem,
-    role: Role, numbers: SolverNumbers, key: PRNGKeyArray,
+    role: Role, passes: Int[Array, ""], numbers: SolverNumbers, key: PRNGKeyArray,
 ) -> tuple[Problem, dict[str, Array]]:  # fmt: skip
-    """All gradient steps of an episode for one problem."""
+    """The gradient steps of so many episodes for one problem, and how the last episode's went."""
     world = world_of(solver, model, replay, state, numbers)
-    return update.improve(world, problem, replay, solver.corners, role, solver.config.solver, numbers, key)
+
+    def episode(i: Array, so_far: tuple[Problem, dict]) -> tuple[Problem, dict]:
+        its, steps = solver.config.solver, jax.random.fold_in(key, i)
+        return update.improve(world, so_far[0], replay, solver.corners, role, its, numbers, steps)
+
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(episode, 0, (problem, {}))[1])
+    return jax.lax.fori_loop(0, passes, episode, (problem, nothing))
 
 
 @compiled()

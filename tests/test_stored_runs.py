@@ -28,8 +28,14 @@ enable_cache()
 FIXTURES = Path(__file__).parent / "fixtures"
 ROUNDING = 1e-3  # of the range of an action: ten times what the stored observations allow
 READ = ""
-RUNS = {"look-ahead": READ, "gp": READ, "actor-critic": READ, "planner": READ, "sac": READ, "ppo": READ}
-"""What becomes of each: READ, or what its refusal says of the version that reads it."""
+WRITER = "use the settings and the version of rhucrl that wrote it"
+POLICIES = {
+    "look-ahead": READ, "gp": READ, "first-actor-critic": READ, "actor-critic": READ, "planner": READ, "sac": READ,
+    "ppo": READ,
+}  # fmt: skip
+"""What becomes of each policy: READ, or what its refusal says of the version that reads it."""
+RUNS = POLICIES | {"first-actor-critic": WRITER}
+"""What becomes of each run that is to go on."""
 
 
 def attempt(refusal: str, read: Callable[[], Any]) -> Any:
@@ -48,7 +54,8 @@ def run(request, tmp_path) -> Path:
     return Path(shutil.copytree(FIXTURES / request.param, tmp_path / request.param))
 
 
-each_run = pytest.mark.parametrize(("run", "refusal"), RUNS.items(), indirect=["run"], ids=RUNS)
+def each(outcomes: dict[str, str]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(("run", "refusal"), outcomes.items(), indirect=["run"], ids=outcomes)
 
 
 def test_there_is_a_line_for_every_stored_run():
@@ -61,7 +68,7 @@ def test_they_are_small_and_hold_arrays_and_json():
     assert sum(path.stat().st_size for path in files) < 300_000
 
 
-@each_run
+@each(POLICIES)
 def test_the_policy_does_what_it_did(run, refusal):
     agent, expected = attempt(refusal, lambda: rhucrl.load(run)), json.loads((run / "expected.json").read_text())
     if agent is not None:
@@ -70,7 +77,17 @@ def test_the_policy_does_what_it_did(run, refusal):
         np.testing.assert_allclose(actions, expected["actions"], rtol=0, atol=ROUNDING * (high - low).min())
 
 
-@each_run
+def test_a_policy_of_the_first_actor_critic_can_be_saved_and_its_adversary_plays(tmp_path):
+    """Its adversary was a network alone, which no held action stands in for."""
+    agent, obs = rhucrl.load(FIXTURES / "first-actor-critic"), np.array([0.1, -0.05, 0.3, 1.0], np.float32)
+    agent.save(tmp_path / "policy")
+    again = rhucrl.load(tmp_path / "policy")
+    np.testing.assert_array_equal(again.predict(obs, deterministic=True)[0], agent.predict(obs, deterministic=True)[0])
+    np.testing.assert_array_equal(again.adversary(obs, 0), agent.adversary(obs, 0))
+    assert np.abs(again.adversary(obs, 0)).max() > 0
+
+
+@each(RUNS)
 @pytest.mark.slow
 def test_the_run_goes_on(run, refusal):
     before = (run / "metrics.jsonl").read_bytes()

@@ -26,6 +26,8 @@ from rhucrl.options import (
 )
 from rhucrl.presets import Speed, preset
 
+FORMER = ("lanes", "trace", "broad", "innovations")  # options that the actor-critic had in earlier versions
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -121,8 +123,8 @@ class TrainConfig:
         """The configuration that `tree` wrote, or the flat record of an earlier version, which had unused options."""
         top, algo = options_of(cls), tree.get("algo", cls.algo)
         earlier = isinstance(tree.get("model"), str)
-        record = dict(tree) if earlier else flat(tree)
-        if lost := [name for name in record if name not in (*top, *PARTS, *every_option())]:
+        record = dict(tree) if earlier else flat(tree, FORMER)
+        if lost := [name for name in record if name not in (*top, *PARTS, *every_option(), *FORMER)]:
             raise unknown("option", lost[0], [*top, *every_option()])
         if algo in MODEL_FREE:
             record |= {"model": None, "solver": None}
@@ -191,8 +193,13 @@ def foreign(name: str, algo: str) -> UsageError:
     )
 
 
-def flat(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """A tree, or what somebody wrote of one, as options by their names on the command line."""
+def is_former(tree: Mapping[str, Any]) -> bool:
+    """Whether an earlier version wrote this tree, in which the actor-critic was another one."""
+    return "lanes" in (tree["solver"] if isinstance(tree.get("solver"), Mapping) else tree)
+
+
+def flat(tree: Mapping[str, Any], former: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A tree, or what somebody wrote of one, as options by their names on the command line; `former` ones left out."""
     options: dict[str, Any] = {}
     for name, value in tree.items():
         if name not in PARTS or not isinstance(value, Mapping):
@@ -202,7 +209,8 @@ def flat(tree: Mapping[str, Any]) -> dict[str, Any]:
         flags = {its.field: flag for flag, its in options_of(kind).items()}
         options[name] = kind.kind
         for field, its in value.items():
-            if field != "kind" and field not in flags:
+            if field in flags:
+                options[flags[field]] = its
+            elif field not in ("kind", *former):
                 raise unknown(f"option of {kind.kind}", field, flags)
-            options |= {flags[field]: its} if field != "kind" else {}
     return options

@@ -16,7 +16,7 @@ import numpy as np
 
 from rhucrl import envs
 from rhucrl.algorithms import MODEL_FREE
-from rhucrl.config import TrainConfig
+from rhucrl.config import TrainConfig, is_former
 from rhucrl.envs.game import Game
 from rhucrl.envs.stored import game_of, is_game_of, is_own, record_of
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
@@ -25,9 +25,10 @@ from rhucrl.learner import AbstractLearner
 from rhucrl.model_free.off_policy import OffPolicyLearner, OffPolicyState
 from rhucrl.model_free.on_policy import OnPolicyLearner, OnPolicyState
 from rhucrl.models.gaussian_process import model as gaussian_process
+from rhucrl.networks.policies import Answer, NetworkOrHeld
 from rhucrl.runtime.progress import ShowsProgress
 from rhucrl.runtime.timing import Clock, timed
-from rhucrl.solvers.base import Players
+from rhucrl.solvers.base import Pair, Players
 from rhucrl.storage.runs import Run
 from rhucrl.storage.trees import load_tree, read_meta
 from rhucrl.training.doubts import Doubts
@@ -171,12 +172,17 @@ def policy_config(folder: Path) -> TrainConfig:
 
 def load_policy(folder: Path, env: ZeroSumEnv | None = None) -> tuple[TrainConfig, SavedPolicy]:
     """A saved policy and the configuration that it was learned with; functions of its game are those of `env`."""
-    config, record = policy_config(folder), read_meta(folder).get("game")
-    if record is None:  # of a version that did not save the game
+    config, meta = policy_config(folder), read_meta(folder)
+    if (record := meta.get("game")) is None:  # of a version that did not save the game
         game = (env or env_of(config)).game
         return config, SavedPolicy(load_tree(folder, state_like(config, game, 1).output)[0], game)
     game = env.game if env and is_game_of(record, env.game) else game_of(record)
-    return config, load_tree(folder, SavedPolicy(state_like(config, game, 1).output, game))[0]
+    players = state_like(config, game, 1).output
+    if not (isinstance(players.response, NetworkOrHeld) and is_former(meta["config"])):
+        return config, load_tree(folder, SavedPolicy(players, game))[0]
+    like = Pair(players.policy, Answer(players.response.network))  # of a version in which no adversary held on
+    (policy, response), game = load_tree(folder, SavedPolicy(like, game))[0]
+    return config, SavedPolicy(Pair(policy, NetworkOrHeld(response.policy, game.neutral, jnp.bool_(False))), game)
 
 
 def demand_numbers(metrics: dict[str, Any]) -> None:

@@ -50,7 +50,8 @@ def infer(env: rhucrl.ZeroSumEnv, players: Any) -> int:
     """Both policies, at one observation."""
     obs, generator = env.reset(seed=0)[0], np.random.default_rng(0)
     for _ in range(STEPS):
-        players(obs, generator)
+        players.act(obs, generator)
+        players.answer(obs, generator)
     return STEPS
 
 

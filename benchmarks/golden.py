@@ -18,8 +18,8 @@ SMALL = {
     "horizon": 20, "pool": 16, "updates": 0.5, "batch": 8, "width": 8, "features": 8, "model_width": 8,
     "model_rounds": 2, "round": 3, "model_batch": 16, "model_steps": 2, "acting_points": 3,
 }  # fmt: skip
-NETS = {"horizon": 20, "updates": 0.5, "batch": 10, "width": 8, "model_width": 8, "model_rounds": 2, "round": 3,
-        "model_steps": 3}  # fmt: skip
+NETS = {"horizon": 20, "updates": 0.5, "batch": 10, "width": 8, "critics": 2, "heads": 2, "model_width": 8,
+        "model_rounds": 2, "round": 3, "model_batch": 16, "model_steps": 3, "start_steps": 2}  # fmt: skip
 PLANS = {"solver": "planner", "plan_steps": 3, "plan_samples": 100, "plan_rounds": 1}
 FREE = {"horizon": 20, "width": 8, "batch": 8}
 ON = {"horizon": 20, "width": 8, "rollouts": 2, "passes": 3}
@@ -39,9 +39,12 @@ RUNS: dict[str, dict[str, Any]] = {
        for algo in ("rh-ucrl", "best-response", "maximin-mb", "h-ucrl", "greedy")},
     "actor-critic-action": {**POLE, **NETS, "setting": "action", "strength": 0.3},
     "actor-critic-parameter": {**POLE, **NETS, "setting": "parameter", "strength": 1.0},
-    "actor-critic-innovations": {"env": "swimmer", **NETS, "innovations": "recorded", "setting": "none"},
-    "actor-critic-pendulum": {**PENDULUM, **SMALL, "solver": "actor-critic", "beta": 1.0, "discount": 0.998,
-                              "trace": 0.9, "broad": 0.3, "learning_rate": 2e-3, "slowing": 0.125},
+    "actor-critic-none": {**POLE, **NETS, "setting": "none"},
+    "actor-critic-network": {**POLE, **NETS, "held": 0, "nobody": False},
+    "actor-critic-worst": {**POLE, **NETS, "worst": 0.5, "worst_after": 3},
+    "actor-critic-linear": {**POLE, **NETS, "linear": True, "layer_norm": False, "noise": "state"},
+    "actor-critic-pendulum": {**PENDULUM, **NETS, "solver": "actor-critic", "beta": 1.0, "discount": 0.998,
+                              "learning_rate": 2e-3, "slowing": 0.125},
     "planner-pole": {**POLE, **NETS, **PLANS},
     "sac": {**POLE, **FREE, "algo": "sac"}, "maximin-mf": {**POLE, **FREE, "algo": "maximin-mf"},
     "ar-ddpg": {**POLE, **FREE, "algo": "ar-ddpg", "setting": "action", "strength": 0.3},

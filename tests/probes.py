@@ -28,6 +28,11 @@ PUSH, SHOVE, EFFORT = 0.3, 0.2, 0.05
 GRID = np.linspace(-EDGE, EDGE, 201)
 ACTIONS, SHOVES = np.linspace(-1, 1, 17), np.linspace(-1, 1, 5)
 RHUCRL = [sys.executable, "-m", "rhucrl"]
+SMALL_ROBOT = {
+    "random_episodes": 1, "heads": 2, "model_width": 8, "model_rounds": 2, "round": 3, "model_batch": 16, "width": 8,
+    "batch": 10, "updates": 0.5, "critics": 2, "model_steps": 2, "start_steps": 2,
+}  # fmt: skip
+"""The numbers of a run of the actor-critic that is over in seconds: those of the presets are for robots that run."""
 
 
 def simulator(env):

@@ -145,14 +145,14 @@ def test_an_environment_brings_its_defaults_wherever_it_stands(training, tmp_pat
     cli.main(["train", "--width", "50", "hopper", "--run-dir", "b"])
     cli.main(["train", "--run-dir", "hopper"])
     cli.main(["train", "--tensorboard", "hopper", "--run-dir", "d"])
-    cli.main(["train", "--no-linear", "hopper", "--run-dir", "e"])
+    cli.main(["train", "--no-layer-norm", "hopper", "--run-dir", "e"])
     cli.main(["train", "--run-dir=f", "hopper"])
     assert seen == [
         TrainConfig.preset("hopper", width=99),
         TrainConfig.preset("hopper", width=50),
         TrainConfig.preset(),
         TrainConfig.preset("hopper"),
-        TrainConfig.preset("hopper", linear=False),
+        TrainConfig.preset("hopper", layer_norm=False),
         TrainConfig.preset("hopper"),
     ]
 

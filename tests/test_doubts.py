@@ -8,7 +8,7 @@ import gymnasium as gym
 import pytest
 
 import rhucrl
-from probes import Probe, enable_cache
+from probes import SMALL_ROBOT, Probe, enable_cache
 from rhucrl.training.doubts import PATIENCE, Doubts
 
 enable_cache()
@@ -63,9 +63,8 @@ def test_a_run_whose_reward_is_not_the_environments_warns(tmp_path):
         gym.make("Pendulum-v1", max_episode_steps=15), "none", terminated=None, reward_range=(-20, 120),
         reward=lambda obs, executed, adversary, next_obs: 100 + 0 * obs[..., 0],
     )  # fmt: skip
-    small = {"width": 8, "batch": 8, "model_width": 8, "model_rounds": 1, "round": 2, "updates": 0.2}
     with pytest.warns(UserWarning, match="check_env"):
-        rhucrl.HUCRL(env, **small).learn(PATIENCE + 1)
+        rhucrl.HUCRL(env, **SMALL_ROBOT).learn(PATIENCE + 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rhucrl.SAC(env, width=8, batch=8).learn(PATIENCE + 1)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probes import GRID, Probe, enable_cache, having, solution
+from probes import GRID, SMALL_ROBOT, Probe, enable_cache, having, solution
 from rhucrl.algorithms import ALGORITHMS
 from rhucrl.cli.main import main
 from rhucrl.config import TrainConfig
@@ -22,7 +22,7 @@ from test_protocol import TINY, play
 
 enable_cache()
 
-GP = TINY | {"model": "gp", "points": 48, "oracle": -10.0}
+GP = SMALL_ROBOT | TINY | {"model": "gp", "points": 48, "oracle": -10.0}
 CASES = {
     "rh-ucrl": {"beta": "theory", "kernel_fit": False, "ridge": "theory"},
     "best-response": {"algo": "best-response", "kernel": "sum"},
@@ -114,8 +114,8 @@ def test_rh_ucrl_with_a_linear_kernel_plays_the_probe_as_if_it_knew_its_dynamics
 
 @pytest.mark.slow
 def test_a_small_robot_is_learned_from_what_has_been_seen_of_it():
-    small = {"horizon": 40, "episodes": 3, "updates": 0.2, "width": 8, "batch": 20, "model_steps": 2, "points": 40}
-    config = TrainConfig.preset("inverted-pendulum", model="gp", **small)
+    small = having(SMALL_ROBOT, env="inverted-pendulum", model="gp") | {"horizon": 40, "episodes": 3, "points": 40}
+    config = TrainConfig.preset(**small)
     told = play(config, 3)
     errors = [metrics["one_step_error"] for metrics in told.metrics]
     assert errors[2] < errors[0] and all(math.isfinite(x) for x in told.metrics[-1].values())

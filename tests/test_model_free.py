@@ -8,7 +8,7 @@ import pytest
 
 import rhucrl
 from rhucrl.model_free.sac import Batch, SACOptions, SACPlayer, begin, memory, unit_policy, update
-from rhucrl.networks.layers import twice
+from rhucrl.networks.layers import spread
 
 OPTIONS = SACOptions(width=32, batch=64, learning_rate=3e-3, every=8)
 
@@ -52,7 +52,7 @@ def test_the_value_of_going_on(sign):
     """r = -sign |a|^2 for ever: the best is 0, and without entropy nothing else adds up to it."""
     _, learner = solved((SACPlayer(1, sign),), lambda s, a: -sign * np.square(a[..., 0]), goes_on=1.0, discount=0.5)
     temperature = float(jnp.exp(learner.networks.log_temperatures[0]))
-    value = learner.networks.critics(twice(jnp.array([[0.3, 0.0]])))[0, 0, 0]
+    value = learner.networks.critics(spread(jnp.array([[0.3, 0.0]]), learner.networks.critics))[0, 0, 0]
     assert abs(float(value)) < 0.15 + 2 * temperature
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from rhucrl.networks.layers import Perceptron, affine, centred, smooth_gate, twice, twins
+from rhucrl.networks.layers import Perceptron, affine, centred, smooth_gate, spread, stacked
 
 
 @pytest.mark.parametrize("function", [smooth_gate, centred])
@@ -30,10 +30,11 @@ def test_centred_rows_have_no_mean_and_a_variance_of_one():
 
 
 @pytest.mark.parametrize("normalised", [True, False])
-def test_twins_are_two_networks_side_by_side(normalised):
-    keys, x = jax.random.split(jax.random.key(0)), jax.random.normal(jax.random.key(1), (3, 4, 5))
+def test_a_stack_is_several_networks_side_by_side(normalised):
+    keys, x = jax.random.split(jax.random.key(0), 3), jax.random.normal(jax.random.key(1), (3, 4, 5))
     alone = jnp.stack([Perceptron((5, 8, 8, 2), key, normalised)(x) for key in keys])
-    np.testing.assert_allclose(twins((5, 8, 8, 2), keys, normalised)(twice(x)), alone, rtol=1e-4, atol=1e-6)
+    stack = stacked((5, 8, 8, 2), keys, normalised)
+    np.testing.assert_allclose(stack(spread(x, stack)), alone, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("stack", [(), (2,)])

@@ -33,8 +33,8 @@ def test_every_preset_names_options_that_its_model_or_its_solver_has():
 def test_a_part_and_a_keyword_say_the_same_and_the_rest_is_the_preset():
     by_part = TrainConfig.preset("hopper", model=rhucrl.Ensemble(heads=7), solver=rhucrl.ActorCritic(batch=128))
     assert by_part == TrainConfig.preset("hopper", heads=7, batch=128)
-    assert (by_part.solver.batch, by_part.solver.width, by_part.model.width) == (128, 96, 96)
-    assert TrainConfig.preset("hopper").solver.batch == 32
+    assert (by_part.solver.batch, by_part.solver.width, by_part.model.width) == (128, 128, 200)
+    assert TrainConfig.preset("hopper").solver.batch == 256
     env = rhucrl.make("pendulum", horizon=20)
     assert rhucrl.RHUCRL(env, model=rhucrl.Ensemble(heads=7)).config == rhucrl.RHUCRL(env, heads=7).config
     with pytest.raises(UsageError, match="--population is an option of --algo rap"):
@@ -42,8 +42,9 @@ def test_a_part_and_a_keyword_say_the_same_and_the_rest_is_the_preset():
 
 
 def test_another_solver_does_not_take_the_numbers_of_the_environments_own():
-    assert TrainConfig.preset("inverted-pendulum").solver.beta == 1.0
-    assert TrainConfig.preset("inverted-pendulum", solver="planner").solver == rhucrl.RecedingHorizon()
+    assert TrainConfig.preset("swimmer").solver.discount == 0.9995
+    assert TrainConfig.preset("swimmer", solver="look-ahead").solver == rhucrl.LookAhead()
+    assert TrainConfig.preset("swimmer", solver="planner").solver == rhucrl.RecedingHorizon()
     assert TrainConfig.preset("pendulum", solver="actor-critic").solver == rhucrl.ActorCritic()
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import rhucrl
-from probes import GRID, PUSH, Probe, Unsure, solution
+from probes import GRID, PUSH, SMALL_ROBOT, Probe, Unsure, having, solution
 from rhucrl.attacks import planning as adversaries_that_plan
 from rhucrl.attacks.arena import Actor, HostArena, JaxArena, play
 from rhucrl.attacks.worst_case import EFFORTS, Effort
@@ -350,7 +350,8 @@ def test_a_run_that_plans(tmp_path, capsys):
 @pytest.mark.parametrize("env", ["pendulum", "inverted-pendulum"])
 def test_a_trained_critic_ends_a_plan(env, tmp_path):
     env = rhucrl.make(env, horizon=12)
-    tiny = {"model_rounds": 1, "model_width": 8, "width": 8, "batch": 10, "model_steps": 2}
+    tiny = having(SMALL_ROBOT, env=env.game.name)
+    del tiny["env"]
     agent = rhucrl.RHUCRL(env, **tiny).learn(2, run_dir=tmp_path / "run")
     agent = rhucrl.load(tmp_path / "run")
     planner = rhucrl.Planner(env, agent, value=agent.value, horizon=3, samples=100, rounds=1)

@@ -16,14 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from probes import typed
+from probes import SMALL_ROBOT, typed
 
 COMMAND = Path(sysconfig.get_path("scripts"), "rhucrl")
 EPISODES = 3
-TINY = {
-    "horizon": 20, "pool": 16, "updates": 0.5, "batch": 8, "width": 8, "features": 8, "heads": 2, "model_width": 8,
-    "model_rounds": 2, "model_steps": 2, "acting_points": 3, "rollouts": 1,
-}  # fmt: skip
+TINY = {**SMALL_ROBOT, "horizon": 20, "pool": 16, "features": 8, "acting_points": 3, "rollouts": 1}
 pytestmark = [pytest.mark.portable, pytest.mark.slow]
 
 

@@ -13,13 +13,10 @@ from pathlib import Path
 import pytest
 import safetensors.numpy
 
-from probes import typed
+from probes import SMALL_ROBOT, typed
 
 EPISODES = 12
-OPTIONS = {
-    "horizon": 20, "pool": 16, "updates": 0.5, "batch": 8, "width": 8, "features": 8, "model_width": 8,
-    "model_rounds": 2, "model_steps": 2, "acting_points": 3,
-}  # fmt: skip
+OPTIONS = {**SMALL_ROBOT, "horizon": 20, "pool": 16, "features": 8, "acting_points": 3}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

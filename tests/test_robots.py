@@ -314,16 +314,6 @@ def test_the_rail_is_the_end_inside_a_model_only():
     np.testing.assert_array_equal(game.over(states), [False, True, True])
 
 
-@pytest.mark.parametrize("name", [name for name, row in ROBOTS.items() if row.health])
-def test_the_margin_is_negative_where_the_game_is_over(name):
-    game = make(name).game
-    here = game.starts(jax.random.key(0), 512)
-    states = here + game.scale * jax.random.normal(jax.random.key(1), here.shape) * jnp.linspace(0, 5, 512)[:, None]
-    over = np.asarray(game.over(states))
-    assert 0.1 < over.mean() < 0.95
-    np.testing.assert_array_equal(np.asarray(game.margin(states)) < 0, over)
-
-
 @pytest.mark.parametrize("name", ["half-cheetah", "swimmer"])
 def test_a_full_turn_changes_nothing_that_a_model_or_a_policy_sees(name):
     game = make(name).game

@@ -22,7 +22,7 @@ WRONG = {
     "envs.game": lambda: Box(COLUMN, COLUMN).clip(jnp.zeros(3, int)),
     "envs.pendulum": lambda: Pendulum(0.2).reset(COLUMN),
     "networks.critics": lambda: critics.Critic(2, 4, 4, 1.0, COLUMN),
-    "networks.layers": lambda: layers.twins((2, 2), jax.random.split(jax.random.key(0), 3)),
+    "networks.layers": lambda: layers.stacked((2, 2), jax.random.key(0)),
     "models": lambda: ensemble.ridge(ROWS, SQUARE, COLUMN),
     "hallucination": lambda: hallucination.hallucinate(Prediction(*[ROWS] * 3), ROWS, 1.0, COLUMN),
     "theory": lambda: bounds.information_bound(np.ones((3, 2)), 5, 0.1),

@@ -26,7 +26,7 @@ enable_cache()
 
 TINY = {"width": 8, "batch": 8, "updates": 0.1, "random_episodes": 1}
 MODEL = {"model_width": 8, "model_rounds": 1, "round": 2, "solver": "planner", "plan_steps": 2,
-         "plan_samples": 100, "plan_rounds": 1, "model_batch": 8}  # fmt: skip
+         "plan_samples": 100, "plan_rounds": 1, "model_batch": 8, "random_episodes": 1}  # fmt: skip
 
 
 def own(**options) -> rhucrl.ZeroSumEnv:

@@ -38,7 +38,7 @@ from rhucrl.training import protocol
 from rhucrl.training.loop import Silent, env_of
 
 ROUNDS = 5
-UPDATES = 50  # of a timed solution
+UPDATES = 60  # of a timed solution: start states are made anew three times
 SIDE = 1024  # of the matrices whose product is the machine's peak
 LONG = 200  # episodes of the run whose checkpoint is timed
 PEERS = ("torch==2.13.0", "stable-baselines3==2.9.2", "sbx-rl==0.28.0", "gymnasium[mujoco]==1.4.0", "mujoco<4")

@@ -66,7 +66,7 @@ class Countdown(gym.Env):
         return self.now.copy(), {}
 
     def step(self, action):
-        self.now = self.now + [1.0, 0.0]
+        self.now = self.now + np.array([1.0, 0.0])
         return self.now.copy(), self.now[0], bool(action[0] > 0), False, {}
 
 

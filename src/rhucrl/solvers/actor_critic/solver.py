@@ -57,7 +57,7 @@ class ActorCriticValue(eqx.Module):
 
 
 class ActorCriticSolver(AbstractSolver[ActorCriticState]):
-    """The agent's problem, then the response of an adversary to the agent that came of it."""
+    """The agent's problem (`eq:rhucrl:learner`), then the response to the agent that came of it."""
 
     config: TrainConfig = eqx.field(static=True)
     game: Game

@@ -10,18 +10,22 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from probes import SMALL_ROBOT, enable_cache
 from rhucrl.config import TrainConfig
 from rhucrl.errors import SimulationError
+from rhucrl.play import Episode
+from rhucrl.replay import Transitions
 from rhucrl.storage.runs import Run
 from rhucrl.training import loop as training
+from rhucrl.training import protocol
 
 enable_cache()
 
 EPISODES = 3
-PLACE = {"env": "inverted-pendulum", "strength": 3.0, "horizon": 20, **SMALL_ROBOT}
+PLACE: dict[str, Any] = {"env": "inverted-pendulum", "strength": 3.0, "horizon": 20, **SMALL_ROBOT}
 LEARNING = {"critic_loss", "gain", "entropy", "temperature_entropy", "value"}
 JUDGED = {f"J_{name}{error}" for name in ("optimistic", "expected", "pessimistic") for error in ("", "_error")}
 RESPONSE = {f"response_{name}" for name in LEARNING} | {"J_network", "J_held", "response_holds"}
@@ -92,3 +96,20 @@ def test_a_run_whose_networks_are_lost_ends_and_keeps_what_was_good(lost, left, 
         training.advance(run, config, env, state._replace(**worse[lost]), EPISODES - 1, training.Silent())
     assert (folder / "metrics.jsonl").read_bytes() == before
     assert not (folder / "checkpoints" / f"{EPISODES - 1:06d}").exists()
+
+
+def test_nothing_is_learned_from_what_follows_the_rail_until_the_pole_is_set_up_again():
+    """Places of the cart in three attempts of one round: at the rail the first is lost, the others are not."""
+    config = TrainConfig.preset(**PLACE | {"horizon": 8, "episodes": 1})
+    env = training.env_of(config)
+    state: Any = training.learner_of(config).initial(env)
+    place = np.array([0.0, 0.99, 0.5, 0.1, 0.2, 0.3, 0.0, 0.4])
+    then = np.array([0.99, 0.5, 0.6, 0.2, 0.3, 0.9, 0.4, 0.99])
+    obs, following = (np.stack([x, *np.zeros((3, 8))], -1).astype(np.float32) for x in (place, then))
+    rows = Transitions(*map(jnp.asarray, (obs, np.zeros((8, 1), np.float32), np.zeros((8, 2), np.float32), following)))
+    for count, kept in ((8, [0, 3, 4, 5, 6, 7]), (4, [0, 3])):
+        episode = Episode(rows, jnp.int32(count), jnp.float32(0))
+        replay, metrics = protocol.add(state.model, state.replay, episode, jnp.float32(1), jax.random.key(0))
+        assert int(replay.size) == len(kept) and math.isfinite(float(metrics["one_step_error"]))
+        np.testing.assert_array_equal(replay.data.obs[: len(kept), 0], place[kept].astype(np.float32))
+        np.testing.assert_array_equal(replay.data.following[: len(kept), 0], then[kept].astype(np.float32))

@@ -24,9 +24,9 @@ TINY = {**SMALL_ROBOT, "episodes": 4}
 
 
 @pytest.mark.slow
-def test_an_update_of_both_problems_takes_less_than_a_gflop():
+def test_an_update_of_both_problems_takes_less_than_five_gflops():
     _, gflop = bench.robot_update(bench.paper_sized())
-    assert 0.5 < gflop() < 0.85  # 2.2 if everything is done for every player on every state
+    assert 4 < gflop() < 5  # where each imagined state asks two members of eight, and each start state meets four
 
 
 def episodes_of(horizon, watch):

@@ -19,7 +19,14 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "hopper": ROBOT | {"episodes": 60},
     "swimmer": ROBOT | {"episodes": 100, "discount": 0.9995},
     "walker": ROBOT | {"episodes": 80},
-    "reacher": ROBOT | {"episodes": 100},
+    "reacher": ROBOT
+    | {
+        "episodes": 100,
+        "random_episodes": 10,
+        "updates": 4.0,
+        "model_rounds": 3,
+        "round": 50,  # episodes are short
+    },
 }
 FULL = {"updates": 2.0, "width": 200}  # two updates per step, as in the paper
 EPISODES = {"off-policy": 200, "on-policy": 1000}

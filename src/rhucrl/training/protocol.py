@@ -150,19 +150,16 @@ def add(
 ) -> tuple[Replay, dict[str, Array]]:
     """The replay with the new data, and how well the model foresaw them."""
     transitions, count, _ = episode
-    over = model.game.over(transitions.obs).astype(jnp.int32)
-    again = (transitions.obs[1:] != transitions.following[:-1]).any(-1)  # a round begins again where it has ended
-    before = jnp.where(again, jnp.cumsum(over)[:-1], 0)
-    lost = jnp.cumsum(over) > jax.lax.cummax(jnp.pad(before, (1, 0)))  # what comes after an end is never imagined
-    real = ((jnp.arange(transitions.obs.shape[0]) < count) & ~lost).astype(jnp.float32)
+    begun = jnp.arange(transitions.obs.shape[0]) < count
+    real = (begun & ~model.game.over(transitions.obs)).astype(jnp.float32)  # what comes after an end is never imagined
     count = real.sum().astype(jnp.int32)
     prediction = model.predict(*transitions[:3])
     covered = calibration.coverage(prediction, transitions.following, beta, real)
     metrics = {"coverage_confidence": covered.confidence, "coverage_predictive": covered.predictive}
     error = jnp.square(prediction.mean - transitions.following)
     metrics |= {"one_step_error": jnp.sqrt((real @ error.mean(-1)) / count)}
-    first = jnp.argsort(-real)  # a stable order
-    return store.add(replay, jax.tree.map(lambda x: x[first], transitions), count, key), metrics
+    order = jnp.argsort(-real)  # a stable one: what is real comes first
+    return store.add(replay, jax.tree.map(lambda x: x[order], transitions), count, key), metrics
 
 
 class ModelBased(AbstractLearner[TrainingState]):

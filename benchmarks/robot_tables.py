@@ -102,8 +102,12 @@ def curves(rows: list[dict], title: str, name: str) -> str:
 
 
 def write() -> None:
-    parts = [HEAD]
-    alone = [row for name in (*ALONE, "long") for row in read(name)]
+    parts = [
+        HEAD
+        if any(map(read, (*ALONE, "contested")))
+        else HEAD + "\nNone of these runs has been made with the present solver yet.\n"
+    ]
+    alone = [row for name in (*ALONE, "further") for row in read(name)]
     if alone:
         parts += ["## Without an adversary (H-UCRL)\n", learning(alone)]
     for name in ALONE:

@@ -47,7 +47,7 @@ def experiments() -> dict[str, list[dict]]:
         env: [{"env": env, **nobody, "episodes": episodes, "seed": seed} for seed in range(100, 105)]
         for env, episodes in ALONE.items()
     }
-    long = [{"env": "half-cheetah", **nobody, "episodes": 125, "seed": seed} for seed in (100, 101)]
+    further = [{"env": "half-cheetah", **nobody, "episodes": 125, "seed": seed} for seed in (100, 101)]
     contested = [
         {"env": env, "algo": "rh-ucrl", "episodes": 50, **more, "seed": seed}
         for env, more in CONTESTED
@@ -59,7 +59,7 @@ def experiments() -> dict[str, list[dict]]:
         for option in ({}, *(option for options in ABLATIONS.values() for option in options))
         for seed in (100, 101)
     ]
-    return {**alone, "long": long, "contested": contested, "ablations": ablations}
+    return {**alone, "further": further, "contested": contested, "ablations": ablations}
 
 
 def one(options: dict) -> dict:

@@ -181,8 +181,9 @@ def load_policy(folder: Path, env: ZeroSumEnv | None = None) -> tuple[TrainConfi
     if not (isinstance(players.response, NetworkOrHeld) and is_former(meta["config"])):
         return config, load_tree(folder, SavedPolicy(players, game))[0]
     like = Pair(players.policy, Answer(players.response.network))  # of a version in which no adversary held on
-    (policy, response), game = load_tree(folder, SavedPolicy(like, game))[0]
-    return config, SavedPolicy(Pair(policy, NetworkOrHeld(response.policy, game.neutral, jnp.bool_(False))), game)
+    saved: Any = load_tree(folder, SavedPolicy(like, game))[0]
+    response = NetworkOrHeld(saved.players.response.policy, saved.game.neutral, jnp.bool_(False))
+    return config, SavedPolicy(Pair(saved.players.policy, response), saved.game)
 
 
 def demand_numbers(metrics: dict[str, Any]) -> None:

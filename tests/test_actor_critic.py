@@ -34,7 +34,7 @@ DISCOUNT, INNER = 0.9, np.abs(GRID) < 1.5
 GAME = Probe(horizon=500, certain=True)
 NUMBERS = SolverNumbers(
     beta=jnp.float32(1), discount=jnp.float32(DISCOUNT), trace=jnp.float32(0), learning_rate=jnp.float32(1e-3),
-    target_rate=jnp.float32(0.02), average_rate=jnp.float32(0), entropy=jnp.float32(-1), worst=jnp.float32(1),
+    target_rate=jnp.float32(0.02), average_rate=jnp.float32(0), entropy=jnp.float32(-1),
 )  # fmt: skip
 OPTIONS = ActorCritic(model_steps=3, start_steps=2, updates=4.0, batch=64, held=2, critics=2, width=32)
 CORNERS = jnp.array([[-1.0], [1.0]])
@@ -51,7 +51,7 @@ def everywhere() -> store.Replay:
 def world(game: Probe, model: eqx.Module, discount: float = DISCOUNT) -> World:
     low = game.reward_range[0]
     rewards, units = jnp.stack([low, jnp.zeros_like(low)]), Normaliser(jnp.zeros(1), jnp.ones(1), ())
-    return World(game, model, units, game.observation, rewards, jnp.float32(discount))
+    return World(game, model, units, game.observation, rewards, jnp.float32(discount), jnp.float32(1))
 
 
 @compiled("role", "options")

@@ -65,7 +65,7 @@ def test_there_is_a_line_for_every_stored_run():
 def test_they_are_small_and_hold_arrays_and_json():
     files = [path for path in FIXTURES.glob("*/**/*") if path.is_file()]
     assert {path.suffix for path in files} == {".safetensors", ".json", ".jsonl"}
-    assert sum(path.stat().st_size for path in files) < 300_000
+    assert sum(path.stat().st_size for path in files) < 350_000
 
 
 @each(POLICIES)

@@ -12,22 +12,19 @@ ROBOT = {
     "solver": "actor-critic", "episodes": 50, "random_episodes": 5, "heads": 8, "model_width": 200, "layer_norm": True,
     "noise": "constant", "model_learning_rate": 1e-3, "model_rounds": 30, "round": 100,
 }  # fmt: skip
+# fmt: off
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "pendulum": {"solver": "look-ahead"},
     "half-cheetah": ROBOT | {"episodes": 60},
     "inverted-pendulum": ROBOT | {"episodes": 30, "random_episodes": 1},
-    "hopper": ROBOT | {"episodes": 60},
+    "hopper": ROBOT | {"episodes": 60, "worst_after": 40},
     "swimmer": ROBOT | {"episodes": 100, "discount": 0.9995},
-    "walker": ROBOT | {"episodes": 80},
-    "reacher": ROBOT
-    | {
-        "episodes": 100,
-        "random_episodes": 10,
-        "updates": 4.0,
-        "model_rounds": 3,
-        "round": 50,  # episodes are short
+    "walker": ROBOT | {"episodes": 80, "worst_after": 40},
+    "reacher": ROBOT | {  # episodes are short
+        "episodes": 100, "random_episodes": 10, "updates": 4.0, "model_rounds": 3, "round": 50,
     },
 }
+# fmt: on
 FULL = {"updates": 2.0, "width": 200}  # two updates per step, as in the paper
 EPISODES = {"off-policy": 200, "on-policy": 1000}
 
@@ -37,4 +34,4 @@ def preset(env: str, algo: str, speed: Speed = "fast") -> dict[str, Any]:
     if algo in MODEL_FREE:
         row = MODEL_FREE[algo]
         return {"episodes": EPISODES[row.learner]} | ({"rollouts": 10} if row.worst_only else {})
-    return ENVIRONMENTS.get(env, ROBOT) | (FULL if speed == "full" else {})
+    return ENVIRONMENTS.get(env, ROBOT | {"random_episodes": 2}) | (FULL if speed == "full" else {})

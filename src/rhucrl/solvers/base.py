@@ -68,7 +68,6 @@ class SolverNumbers(NamedTuple):
     target_rate: Array
     average_rate: Array
     entropy: Array
-    worst: Array
 
 
 class AbstractSolver(eqx.Module, Generic[State]):

@@ -69,16 +69,12 @@ def numbers(config: TrainConfig, episode: int) -> SolverNumbers:
         given = given | {"beta": 1.0}
     if "slowing" in given:
         given = given | {"learning_rate": given["learning_rate"] / (1 + given["slowing"] * episode)}
-    if given.get("worst_after"):
-        given = given | {"worst": given["worst"] * min(episode / given["worst_after"], 1.0)}
     return SolverNumbers(*(jnp.float32(given.get(name, 0.0)) for name in SolverNumbers._fields))
 
 
 def programs(config: TrainConfig) -> TrainConfig:
     """What the compiled programs depend on: runs of other seeds, lengths and strengths share them."""
     model, solver = config.model, dataclasses.replace(config.solver, beta=1.0)
-    if solver.kind == "actor-critic":
-        solver = dataclasses.replace(solver, worst=1.0, worst_after=0)
     if model.kind == "gp":
         model = dataclasses.replace(model, **{name: getattr(type(model), name) for name in THEORY})
     plain = {"seed": 0, "episodes": 1, "random_episodes": 1, "strength": None}

@@ -68,6 +68,8 @@ class World(NamedTuple):
     rewards: Float[Array, " two"]
     """The range of the rewards of a step, with 0 inside, that has been seen."""
     discount: Float[Array, ""]
+    worst: Float[Array, ""]
+    """Weight of the worst lane in what the agent improves, beside the network's."""
 
     @property
     def scale(self) -> Float[Array, ""]:

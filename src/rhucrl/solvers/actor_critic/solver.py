@@ -123,8 +123,9 @@ class ActorCriticSolver(AbstractSolver[ActorCriticState]):
 def world_of(
     solver: ActorCriticSolver, model: AbstractModel, replay: Replay, state: ActorCriticState, numbers: SolverNumbers
 ) -> World:
-    limits = observed_limits(solver.game, replay)
-    return World(solver.game, model, state.normaliser, limits, state.rewards, numbers.discount)
+    limits, its = observed_limits(solver.game, replay), solver.config.solver
+    grown = jnp.minimum(state.practised / max(its.worst_after * solver.game.horizon, 1), 1.0)
+    return World(solver.game, model, state.normaliser, limits, state.rewards, numbers.discount, its.worst * grown)
 
 
 @compiled("role")

@@ -78,7 +78,7 @@ def loss(
     gained = value_ahead(world, rows, ending, mean + last_bonus, bonus)
     gain = gained[0].mean()
     if opponents.held.shape[0] > 1:
-        gain = (gain + numbers.worst * gained.min(0).mean() + (1 - numbers.worst) * gained.mean()) / 2
+        gain = (gain + world.worst * gained.min(0).mean() + (1 - world.worst) * gained.mean()) / 2
     calm = ADVERSARY_ENTROPY * (opponents.network * rows.adversary_density[0]).mean()
     entropy = -rows.agent_density[0].mean()
     heat = 0.0 if role.frozen else jnp.exp(networks.log_temperature) * frozen(entropy - wanted)

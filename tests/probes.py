@@ -17,7 +17,7 @@ import numpy as np
 
 from rhucrl.config import TrainConfig, options_with
 from rhucrl.envs.game import Box, Execution, JaxGame, join
-from rhucrl.models.base import Prediction
+from rhucrl.models.base import AbstractModel, Prediction
 from rhucrl.options import options_of
 from rhucrl.runtime.compilation import enable_cache
 
@@ -92,7 +92,7 @@ class Probe(JaxGame):
         return obs + PUSH * executed + self.strength * SHOVE * adversary
 
 
-class Unsure(eqx.Module):
+class Unsure(AbstractModel):
     """The probe's dynamics, with a known epistemic and aleatoric standard deviation everywhere: two members apart."""
 
     game: Probe
@@ -107,19 +107,23 @@ class Unsure(eqx.Module):
 
     def doubt(self, obs, executed, adversary):
         """The epistemic standard deviation."""
-        return jnp.broadcast_to(self.epistemic, obs.shape)
+        return self.epistemic
 
     def predict(self, obs, executed, adversary):
         mean = self.mean(obs, executed, adversary)
-        return Prediction(mean, self.doubt(obs, executed, adversary), jnp.full_like(mean, self.aleatoric))
+        doubt = jnp.broadcast_to(self.doubt(obs, executed, adversary), mean.shape)
+        return Prediction(mean, doubt, jnp.full_like(mean, self.aleatoric))
 
     def member(self, obs, executed, adversary, index):
-        mean, side = self.mean(obs, executed, adversary), jnp.broadcast_to(2 * index - 1, obs.shape[:-1])
-        return mean + side[..., None] * self.doubt(obs, executed, adversary), jnp.full_like(mean, self.aleatoric)
+        mean, doubt, aleatoric = self.predict(obs, executed, adversary)
+        return mean + (2 * jnp.broadcast_to(index, mean.shape[:-1]) - 1)[..., None] * doubt, aleatoric
 
     def divided(self, obs, executed, adversary, shift):
         n = obs.shape[-2]
         return self.member(obs, executed, adversary, (jnp.arange(n) * self.members // n - shift) % self.members)
+
+    def update(self, config, memory, replay, key):
+        return self, memory, {}
 
 
 class Solution(NamedTuple):
@@ -165,6 +169,7 @@ def having(options: dict[str, Any], **choice: Any) -> dict[str, Any]:
     config = TrainConfig.preset(**choice)
     parts = [options_with(type(its), config.algo) for its in (config.model, config.solver) if its]
     names = {*options_of(TrainConfig), *(flag for part in parts for flag in part)}
+    names -= {"random_episodes"} if config.solver.kind == "on-policy" else set()
     return {name: value for name, value in options.items() if name in names} | choice
 
 

@@ -69,7 +69,7 @@ def start(game: Probe = GAME) -> Problem:
 
 @functools.cache
 def solved(sign: int = 0, reach: float = 0.0, frozen: bool = False) -> tuple[World, Problem]:
-    here = world(GAME, Unsure(GAME, reach))
+    here = world(GAME, Unsure(GAME, epistemic=reach))
     problem = start()
     if frozen:  # the response to an agent that is already good
         problem = problem._replace(networks=problem.networks._replace(agent=solved()[1].networks.agent))
@@ -150,7 +150,7 @@ def test_both_players_of_a_linear_quadratic_game_find_its_saddle_point():
     assert 0.5 < -saddle_point()[0] < 1.2 and 0.1 < saddle_point()[1] < 1.2
     for found, gain in zip((agent_of, adversary_of), saddle_point(), strict=True):
         slope = np.polyfit(GRID[near], found(here, problem)[near], 1)[0]
-        assert slope == pytest.approx(gain, rel=0.25)
+        assert slope == pytest.approx(gain, rel=0.4)  # it learns with noise on both actions
 
 
 class Behind(Unsure):

@@ -44,7 +44,9 @@ def contest(
 
     players = always(0.0), always(deployed), always(own), jnp.array(constants)[:, None]
     etas = always(up), always(down)
-    return Contest(GAME, Above(GAME, sigma, noise), *players, *etas, GAME.project, jnp.float32(beta))
+    return Contest(
+        GAME, Above(GAME, epistemic=sigma, aleatoric=noise), *players, *etas, GAME.project, jnp.float32(beta)
+    )
 
 
 def moving(drift: float) -> float:

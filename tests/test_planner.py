@@ -347,10 +347,10 @@ def test_a_run_that_plans(tmp_path, capsys):
         agent.value  # noqa: B018
 
 
-@pytest.mark.parametrize("env", ["pendulum", "inverted-pendulum"])
-def test_a_trained_critic_ends_a_plan(env, tmp_path):
-    env = rhucrl.make(env, horizon=12)
-    tiny = having(SMALL_ROBOT, env=env.game.name)
+@pytest.mark.parametrize("name", ["pendulum", "inverted-pendulum"])
+def test_a_trained_critic_ends_a_plan(name, tmp_path):
+    env = rhucrl.make(name, horizon=12)
+    tiny = having(SMALL_ROBOT, env=name)
     del tiny["env"]
     agent = rhucrl.RHUCRL(env, **tiny).learn(2, run_dir=tmp_path / "run")
     agent = rhucrl.load(tmp_path / "run")

@@ -317,7 +317,7 @@ def test_an_adversary_of_an_episode_answers_once(scope, once):
 @pytest.mark.parametrize(("scope", "once"), [("episode", True), ("step", False)])
 def test_in_j_too(scope, once):
     """A response that shoves only where s > 0, to an agent that drives s through 0: asked once it goes on shoving."""
-    game, still = Probe(scope=scope, certain=True, horizon=6), lambda obs, *_: 0 * obs
+    game, still = Probe(scope=scope, certain=True, horizon=16), lambda obs, *_: 0 * obs
     shoves = lambda obs, action: jnp.where(obs > 0, 1.0, 0.0)  # noqa: E731
     contest = Contest(
         game, Unsure(game), lambda obs: -jnp.ones_like(obs), shoves, shoves, jnp.zeros((0, 1)), still, still,
@@ -325,7 +325,7 @@ def test_in_j_too(scope, once):
     )  # fmt: skip
     (found,) = whole_episodes(contest, [(NOBODY, DEPLOYED)], 3, jax.random.key(0))
     s, total = 1.0, 0.0
-    for _ in range(6):
+    for _ in range(16):
         total -= s**2 + EFFORT
         s = max(s - PUSH + SHOVE * (once or s > 0), -2.0)
     np.testing.assert_allclose(found, total, rtol=1e-5)

@@ -40,7 +40,7 @@ included.
   inverted pendulum that learns plays longer episodes.)
 - Other work ran on the machine's other core, and now and then on this one.
 
-What the two speeds learn: [robots.md](robots.md).
+All of these rows are of the first design of the robots' solver: today's costs more per step, and is not measured yet.
 """
 FIT = """## The cap on a fit
 

@@ -47,8 +47,8 @@ class TrainCommand:
     """Print all options as they would be used, and what the run would cost; train nothing."""
 
     speed: Speed = "fast"
-    """Robots: the numbers that the results in docs/robots.md were made with (fast), or the paper's two updates per step
-    with networks of 200 (full), which takes much longer. Options of their own come before both."""
+    """Robots: their own numbers (fast), or the paper's two updates per step with policies and critics of width 200
+    (full), which takes much longer. Options of their own come before both."""
     profile: bool = False
     """Say at the end which share of the run went into what."""
     tensorboard: bool = False

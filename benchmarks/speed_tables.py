@@ -40,7 +40,7 @@ included.
   inverted pendulum that learns plays longer episodes.)
 - Other work ran on the machine's other core, and now and then on this one.
 
-All of these rows are of the first design of the robots' solver: today's costs more per step, and is not measured yet.
+The half-cheetah's rows are of the first design of the robots' solver. Today's costs more per step: not measured yet.
 """
 FIT = """## The cap on a fit
 

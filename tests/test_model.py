@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import rhucrl
 from probes import Probe
 from rhucrl import replay as store
 from rhucrl.config import TrainConfig
@@ -39,10 +42,11 @@ def fresh(seed: int = 0, linear: bool = False) -> EnsembleModel:
     )[0]
 
 
-@jax.jit
-def fit(model, replay, rounds=20, learning_rate=3e-3):
-    state = ensemble.optimiser(jnp.float32(0)).init(eqx.filter(model.heads, eqx.is_array))
-    return ensemble.fit(model, state, replay, rounds, 25, 64, jnp.float32(learning_rate), jax.random.key(1))
+@functools.partial(jax.jit, static_argnums=(2, 3, 4))
+def fit(model, replay, rounds=20, learning_rate=3e-3, decay=1e-4):
+    options = rhucrl.Ensemble(rounds=rounds, learning_rate=learning_rate, decay=decay, steps=25, batch=64)
+    state = ensemble.optimiser(options).init(eqx.filter(model.heads, eqx.is_array))
+    return ensemble.fit(model, state, replay, options, jax.random.key(1))
 
 
 @pytest.fixture(scope="module")
@@ -161,11 +165,23 @@ def test_fitting_never_looks_at_validation_rows(data, fitted):
 
 def test_fits_end_with_their_best_weights(data, fitted):
     """A step size that is far too large ruins the weights round by round: the least bad round is returned."""
-    model, _, report = fit(fitted, data, learning_rate=0.1)
+    model, _, report = fit(fitted, data, 20, 0.1)
     assert report["fit_steps"] < 20 * 25  # stopped
     np.testing.assert_allclose(held_out_error(model, data), report["validation_error"] ** 2, rtol=1e-2)
     after = [held_out_error(fit(fitted, data, rounds, 0.1)[0], data) for rounds in (1, 2, 3)]
     assert held_out_error(model, data) <= min(after) * 1.001
+
+
+def test_every_heads_sample_has_each_transition_as_often_as_its_weight_says(data):
+    samples, sizes = map(np.asarray, store.bootstrap(data))
+    for head in range(HEADS):
+        times = np.bincount(samples[head, : sizes[head]], minlength=data.capacity)
+        np.testing.assert_array_equal(times, np.asarray(data.weight[:, head] * data.filled))
+
+
+def test_decay_makes_weights_small(data):
+    size = [np.abs(fit(fresh(), data, 20, 3e-3, decay)[0].heads.hidden).mean() for decay in (1e-4, 1.0)]
+    assert size[1] < 0.9 * size[0]
 
 
 @pytest.mark.parametrize("factor", [0.2, 1.0, 3.0])

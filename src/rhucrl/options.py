@@ -161,6 +161,8 @@ class Ensemble(Options):
     """Gradient steps of a round: the ensemble is validated after each."""
     batch: int = option(256, 1, 100_000, flag="model_batch")
     """Transitions per gradient step of a fit."""
+    decay: float = option(1e-4, 0, 1000, flag="model_decay")
+    """Decoupled decay of the ensemble's weights, per unit of step size: against knowing its data by heart."""
     linear: bool = option(False)
     """Whether the ensemble only learns what a linear model leaves over."""
     layer_norm: bool = option(False)

@@ -9,8 +9,8 @@ from rhucrl.algorithms import MODEL_FREE
 Speed = Literal["fast", "full"]
 
 ROBOT = {
-    "solver": "actor-critic", "episodes": 50, "random_episodes": 5, "heads": 8, "model_width": 200, "layer_norm": True,
-    "noise": "constant", "model_learning_rate": 1e-3, "model_rounds": 30, "round": 100,
+    "solver": "actor-critic", "episodes": 50, "random_episodes": 5, "heads": 5, "model_width": 200, "layer_norm": True,
+    "noise": "constant", "model_learning_rate": 1e-3, "model_rounds": 15, "round": 100, "model_decay": 0.3, "linear": True,
 }  # fmt: skip
 # fmt: off
 ENVIRONMENTS: dict[str, dict[str, Any]] = {

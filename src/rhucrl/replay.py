@@ -75,6 +75,14 @@ def validation(replay: Replay) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
     return index, (seat < total).astype(jnp.float32)
 
 
+def bootstrap(replay: Replay) -> tuple[Int[Array, "heads n"], Int[Array, " heads"]]:
+    """Every head's bootstrap sample: indices of transitions, each as often as its weight says; and how many there are."""
+    room = replay.capacity + replay.capacity // 4 + 64  # nine tenths are expected
+    again = lambda times: jnp.repeat(jnp.arange(replay.capacity), times, total_repeat_length=room)  # noqa: E731
+    weight = (replay.weight * replay.filled[:, None]).astype(int)
+    return jax.vmap(again, 1)(weight), jnp.clip(weight.sum(0), 1, room)
+
+
 def draw(replay: Replay, n: int, key: PRNGKeyArray) -> Int[Array, " n"]:
     """Indices of stored transitions, uniform with replacement."""
     return jax.random.randint(key, (n,), 0, jnp.maximum(replay.size, 1))

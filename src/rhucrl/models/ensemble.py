@@ -121,8 +121,8 @@ class EnsembleModel(AbstractModel):
         return learn(config, self, memory, replay, key)
 
 
-def optimiser(learning_rate: Array, decay: float = 1e-4) -> optax.GradientTransformation:
-    return optax.adamw(learning_rate, weight_decay=decay)
+def optimiser(options: Ensemble) -> optax.GradientTransformation:
+    return optax.adamw(options.learning_rate, weight_decay=options.decay)
 
 
 def create(config: TrainConfig, game: Game, key: PRNGKeyArray) -> tuple[EnsembleModel, optax.OptState]:
@@ -133,7 +133,7 @@ def create(config: TrainConfig, game: Game, key: PRNGKeyArray) -> tuple[Ensemble
     skip = jnp.zeros((inputs, p)) if config.model.linear else None
     heads = Heads(inputs, p, config.model, key)
     model = EnsembleModel(game, jnp.float32(1.0), heads, unit(inputs), unit(p), skip)
-    return model, optimiser(jnp.float32(0)).init(eqx.filter(heads, eqx.is_array))
+    return model, optimiser(config.model).init(eqx.filter(heads, eqx.is_array))
 
 
 @compiled("config")
@@ -142,9 +142,8 @@ def learn(
 ) -> tuple[EnsembleModel, optax.OptState, dict[str, Array]]:
     """Fit, and recalibrate on the data that were held out."""
     model, state, metrics = fit(
-        eqx.tree_at(lambda m: m.temperature, model, jnp.float32(1)), state, replay,
-        config.model.rounds, config.model.steps, config.model.batch, jnp.float32(config.model.learning_rate), key,
-    )  # fmt: skip
+        eqx.tree_at(lambda m: m.temperature, model, jnp.float32(1)), state, replay, config.model, key
+    )
     index, weight = store.validation(replay)
     data = jax.tree.map(lambda x: x[index], replay.data)
     temperature = calibration.temperature(model.predict(*data[:3]), data.following, weight)
@@ -153,12 +152,11 @@ def learn(
 
 
 def fit(
-    model: EnsembleModel, state: optax.OptState, replay: Replay, rounds: int | Array, steps: int, batch: int,
-    learning_rate: Array, key: PRNGKeyArray,
-) -> tuple[EnsembleModel, optax.OptState, dict[str, Array]]:  # fmt: skip
-    """Gaussian maximum likelihood with bootstrap weights.
+    model: EnsembleModel, state: optax.OptState, replay: Replay, options: Ensemble, key: PRNGKeyArray
+) -> tuple[EnsembleModel, optax.OptState, dict[str, Array]]:
+    """Gaussian maximum likelihood, every head on a bootstrap sample of its own.
 
-    At most `rounds` rounds of `steps` gradient steps; stops when the validation error passes 1.1 times its
+    At most so many `rounds` of gradient `steps`; stops when the validation error passes 1.1 times its
     minimum, and restores the weights of the minimum (`ssec:model_learning`).
     """
     data, filled = replay.data, replay.filled
@@ -168,12 +166,12 @@ def fit(
     x, y = (raw - inputs[0]) / inputs[1], (change - changes[0]) / changes[1]
     skip = None if model.skip is None else ridge(x, y, filled * (1 - replay.held_out))
     y = y if skip is None else y - x @ skip
-    adam, members = optimiser(learning_rate), model.members
+    adam, members, steps = optimiser(options), model.members, options.steps
+    samples, sizes = store.bootstrap(replay)
 
     def loss(heads: Heads, index: Array) -> Array:
         mean, std = heads(x[index])
-        nll = jnp.square((y[index] - mean) / std) / 2 + jnp.log(std)
-        return (nll.mean(-1) * replay.weight[index, jnp.arange(members)[:, None]]).mean(-1).sum()
+        return (jnp.square((y[index] - mean) / std) / 2 + jnp.log(std)).mean((-2, -1)).sum()
 
     judges, present = store.validation(replay)
 
@@ -184,7 +182,7 @@ def fit(
 
     def step(carry, key):
         heads, state = carry
-        index = jax.random.randint(key, (members, batch), 0, jnp.maximum(replay.size, 1))
+        index = jnp.take_along_axis(samples, jax.random.randint(key, (members, options.batch), 0, sizes[:, None]), 1)
         change, state = adam.update(jax.grad(loss)(heads, index), state, heads)
         return (jax.tree.map(jnp.add, heads, change), state), None
 
@@ -198,7 +196,7 @@ def fit(
 
     def going_on(carry):
         i, *_, error, least = carry
-        return (i < rounds) & ((i == 0) | (error <= 1.1 * least))
+        return (i < options.rounds) & ((i == 0) | (error <= 1.1 * least))
 
     start = validation(model.heads)
     carry = (jnp.int32(0), model.heads, state, model.heads, start, jnp.float32(jnp.inf))

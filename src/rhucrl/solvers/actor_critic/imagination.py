@@ -97,10 +97,13 @@ def imagine(
     luck = jax.random.uniform(keys[3], (length, 1, n))
     shifts = two_of(model.members, (length,), keys[4])
     lasting = game.scope == "episode"
-    once = adversary.sample(game.starts(keys[4], n)[None], adversary_noise[0]) if lasting else None
+    asked = role.contested and lasting
+    once = adversary.sample(game.starts(keys[4], n)[None], adversary_noise[0]) if asked else None
 
     def opposed(obs: Array, noise: Array) -> tuple[Array, Array]:
         """The adversaries' actions, of which lane 0 may ask the network, and the density of what it says."""
+        if not role.contested:
+            return opponents.held, jnp.zeros(n)
         answer, density = adversary.sample(obs[:1], noise) if once is None else once
         first = jnp.where(opponents.network[:, None], answer, opponents.held[:1])
         return jnp.concatenate([first, opponents.held[1:]]), density[0]

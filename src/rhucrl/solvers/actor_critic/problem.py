@@ -47,6 +47,8 @@ class ProblemNetworks(NamedTuple):
 class Problem(NamedTuple):
     networks: ProblemNetworks
     targets: Perceptron
+    averaged: Perceptron
+    """The agent's policy, averaged over the last updates: what acts."""
 
 
 def begin(game: Game, width: int, critics: int, key: PRNGKeyArray) -> Problem:
@@ -55,7 +57,7 @@ def begin(game: Game, width: int, critics: int, key: PRNGKeyArray) -> Problem:
     agent, adversary = (Perceptron((p, width, width, 2 * n), k) for n, k in ((q, keys[0]), (qbar, keys[1])))
     eta = Perceptron((p + q + qbar, width, width, game.predicted_size), keys[2])
     values = stacked((p + q + qbar, width, width, 1), jax.random.split(keys[3], critics), normalised=True)
-    return Problem(ProblemNetworks(agent, adversary, eta, values, jnp.log(jnp.float32(0.1))), values)
+    return Problem(ProblemNetworks(agent, adversary, eta, values, jnp.log(jnp.float32(0.1))), values, agent)
 
 
 class World(NamedTuple):

@@ -40,6 +40,7 @@ STEEPEST = 1.0  # norm of a player's gradient: rollouts of an unstable system mu
 ADVERSARY_ENTROPY = 0.01  # what entropy is worth to the adversary, in units of the critics
 REFILL = 20  # updates between two fillings of the start states
 KEPT = 10  # fillings that are kept
+AVERAGE_RATE = 0.01  # of the policy that acts: gradients of few states push it to and fro
 WARM = 0.2  # share of the updates in which only critics learn: the model has just changed
 
 
@@ -138,7 +139,8 @@ def improve(
         descent, optimiser = adam.update(directed(gradient, role, awake), optimiser)
         networks = jax.tree.map(lambda w, d: w - numbers.learning_rate * d, problem.networks, descent)
         targets = towards(problem.targets, networks.critics, numbers.target_rate)
-        return (Problem(networks, targets), optimiser), metrics
+        averaged = towards(problem.averaged, networks.agent, AVERAGE_RATE)
+        return (Problem(networks, targets, averaged), optimiser), metrics
 
     def block(carry: tuple[Problem, Any, Array], drawn: tuple[Array, PRNGKeyArray]):
         (problem, optimiser, states), (i, key) = carry, drawn

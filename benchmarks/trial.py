@@ -11,6 +11,7 @@ lines.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import tempfile
@@ -27,10 +28,10 @@ SHOWN = (
 
 
 def value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
+    for read in (json.loads, float):
+        with contextlib.suppress(ValueError):
+            return read(text)
+    return text
 
 
 def main() -> None:
@@ -61,9 +62,6 @@ def main() -> None:
         if done % given.every and done != config.episodes:
             return
         returns = [round(r) for r in gains(HostArena(state.last.policy, env), None, LOOKS)]
-        gauss = state.last.policy
-        other = type(gauss)(state.learner.agent.averaged, gauss.normaliser, gauss.box)
-        returns = [returns, [round(r) for r in gains(HostArena(other, env), None, LOOKS)]]
         seen = {name: float(f"{metrics[name]:.4g}") for name in SHOWN if name in metrics}
         print(json.dumps({"episode": done, "look": returns, "cpu": round(time.process_time())} | seen), flush=True)
 

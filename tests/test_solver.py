@@ -13,6 +13,7 @@ from probes import GRID, SHOVES, Probe, Unsure, solution
 from rhucrl.hallucination import KEENNESS, choose_eta
 from rhucrl.models.base import Prediction
 from rhucrl.models.known import KnownModel
+from rhucrl.networks import layers
 from rhucrl.networks.critics import Critic
 from rhucrl.solvers.base import SolverNumbers
 from rhucrl.solvers.bounds import Contest, bounds
@@ -201,7 +202,7 @@ def test_returns_are_watkins_lambda_returns():
 
 def test_slow_weights_move_a_small_step_towards_the_fast_ones():
     slow, fast = {"w": jnp.zeros(3)}, {"w": jnp.ones(3)}
-    np.testing.assert_allclose(value_iteration.towards(slow, fast, jnp.float32(0.02))["w"], 0.02, rtol=1e-6)
+    np.testing.assert_allclose(layers.towards(slow, fast, jnp.float32(0.02))["w"], 0.02, rtol=1e-6)
 
 
 def test_an_update_moves_target_and_average_by_their_own_rates():

@@ -163,6 +163,8 @@ class Ensemble(Options):
     """Transitions per gradient step of a fit."""
     decay: float = option(1e-4, 0, 1000, flag="model_decay")
     """Decoupled decay of the ensemble's weights, per unit of step size: against knowing its data by heart."""
+    average_rate: float = option(1.0, 0, 1, flag="model_average_rate")
+    """Polyak rate of the weights that predict (1: the last ones): gradients of few transitions push them to and fro."""
     linear: bool = option(False)
     """Whether the ensemble only learns what a linear model leaves over."""
     layer_norm: bool = option(False)
@@ -273,7 +275,7 @@ class ActorCritic(Options):
 
     kind: ClassVar[str] = "actor-critic"
 
-    beta: float | Literal["theory"] = option(0.2, 0, 1e6)
+    beta: float | Literal["theory"] = option(0.05, 0, 1e6)
     """Width of the confidence interval that eta hallucinates in; of a Gaussian process also `theory`: beta_t."""
     discount: float = option(0.995, 0, 1)
     """Discount of the critics; returns are always reported undiscounted."""

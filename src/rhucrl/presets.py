@@ -10,7 +10,8 @@ Speed = Literal["fast", "full"]
 
 ROBOT = {
     "solver": "actor-critic", "episodes": 50, "random_episodes": 5, "heads": 5, "model_width": 200, "layer_norm": True,
-    "noise": "constant", "model_learning_rate": 1e-3, "model_rounds": 15, "round": 100, "model_decay": 0.3, "linear": True,
+    "linear": True, "noise": "constant", "model_learning_rate": 1e-3, "model_decay": 0.3, "model_rounds": 15,
+    "model_average_rate": 0.01, "round": 100,
 }  # fmt: skip
 # fmt: off
 ENVIRONMENTS: dict[str, dict[str, Any]] = {

@@ -76,7 +76,7 @@ def validation(replay: Replay) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
 
 
 def bootstrap(replay: Replay) -> tuple[Int[Array, "heads n"], Int[Array, " heads"]]:
-    """Every head's bootstrap sample: indices of transitions, each as often as its weight says; and how many there are."""
+    """Every head's bootstrap sample: indices of transitions, each as often as its weight says; and how many."""
     room = replay.capacity + replay.capacity // 4 + 64  # nine tenths are expected
     again = lambda times: jnp.repeat(jnp.arange(replay.capacity), times, total_repeat_length=room)  # noqa: E731
     weight = (replay.weight * replay.filled[:, None]).astype(int)

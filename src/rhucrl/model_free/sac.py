@@ -16,10 +16,9 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.envs.game import Box, mix
-from rhucrl.networks.layers import Perceptron, spread, stacked
+from rhucrl.networks.layers import Perceptron, spread, stacked, towards
 from rhucrl.networks.policies import Gaussian, Normaliser
 from rhucrl.runtime.compilation import compiled
-from rhucrl.solvers.look_ahead.value_iteration import towards
 
 
 class SACOptions(NamedTuple):

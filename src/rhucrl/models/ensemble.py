@@ -20,7 +20,7 @@ from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
 from rhucrl.models import calibration
 from rhucrl.models.base import AbstractModel, Prediction
-from rhucrl.networks.layers import affine, centred, smooth_gate
+from rhucrl.networks.layers import affine, centred, smooth_gate, towards
 from rhucrl.options import Ensemble
 from rhucrl.replay import Replay, statistics
 from rhucrl.runtime.compilation import compiled
@@ -181,26 +181,26 @@ def fit(
         return present @ error / jnp.maximum(present.sum(), 1)
 
     def step(carry, key):
-        heads, state = carry
+        heads, averaged, state = carry
         index = jnp.take_along_axis(samples, jax.random.randint(key, (members, options.batch), 0, sizes[:, None]), 1)
         change, state = adam.update(jax.grad(loss)(heads, index), state, heads)
-        return (jax.tree.map(jnp.add, heads, change), state), None
+        heads = jax.tree.map(jnp.add, heads, change)
+        return (heads, towards(averaged, heads, options.average_rate), state), None
 
     def one_round(carry):
-        i, heads, state, best, error, least = carry
-        (heads, state), _ = jax.lax.scan(step, (heads, state), jax.random.split(jax.random.fold_in(key, i), steps))
-        error = validation(heads)
-        better = error <= least
-        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), heads, best)
-        return i + 1, heads, state, best, error, jnp.minimum(least, error)
+        i, learning, best, error, least = carry
+        learning, _ = jax.lax.scan(step, learning, jax.random.split(jax.random.fold_in(key, i), steps))
+        error = validation(averaged := learning[1])
+        best = jax.tree.map(lambda new, old: jnp.where(error <= least, new, old), averaged, best)
+        return i + 1, learning, best, error, jnp.minimum(least, error)
 
     def going_on(carry):
         i, *_, error, least = carry
         return (i < options.rounds) & ((i == 0) | (error <= 1.1 * least))
 
-    start = validation(model.heads)
-    carry = (jnp.int32(0), model.heads, state, model.heads, start, jnp.float32(jnp.inf))
-    done, _, state, best, _, least = jax.lax.while_loop(going_on, one_round, carry)
+    learning = model.heads, model.heads, state
+    carry = (jnp.int32(0), learning, model.heads, validation(model.heads), jnp.float32(jnp.inf))
+    done, (*_, state), best, _, least = jax.lax.while_loop(going_on, one_round, carry)
     fitted = dataclasses.replace(model, heads=best, inputs=inputs, changes=changes, skip=skip)
     return fitted, state, {"fit_steps": done * steps, "validation_error": jnp.sqrt(least)}
 

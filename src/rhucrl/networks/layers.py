@@ -123,3 +123,8 @@ def stacked(sizes: tuple[int, ...], keys: Key[Array, " k"], normalised: bool = F
 def spread(x: Float[Array, "*b n"], stack: Perceptron) -> Float[Array, "k *b n"]:
     """The same for every perceptron of a stack."""
     return jnp.broadcast_to(x, (stack.layers[0].weight.shape[0], *x.shape))
+
+
+def towards(slow: Any, fast: Any, rate: Array | float) -> Any:
+    """Polyak averaging: a small step of the slow weights towards the fast ones."""
+    return jax.tree.map(lambda s, f: s + rate * (f - s), slow, fast)

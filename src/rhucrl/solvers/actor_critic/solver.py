@@ -81,7 +81,7 @@ class ActorCriticSolver(AbstractSolver[ActorCriticState]):
     def players(self, model: AbstractModel, state: ActorCriticState, numbers: SolverNumbers) -> Pair:
         own = ALGORITHMS[self.config.algo].deployed == "own"
         problem, holds = (state.agent, jnp.bool_(False)) if own else (state.response, state.holds)
-        policy = Gaussian(state.agent.networks.agent, state.normaliser, self.game.agent)
+        policy = Gaussian(state.agent.averaged, state.normaliser, self.game.agent)
         network = Gaussian(problem.networks.adversary, state.normaliser, self.game.adversary)
         return Pair(policy, NetworkOrHeld(network, state.held, holds))
 
@@ -100,7 +100,7 @@ class ActorCriticSolver(AbstractSolver[ActorCriticState]):
         state, metrics = state._replace(agent=agent), {f"agent_{name}": x for name, x in losses.items()}
         if not self.contested:
             return state, metrics
-        response = state.response._replace(networks=state.response.networks._replace(agent=state.agent.networks.agent))
+        response = state.response._replace(networks=state.response.networks._replace(agent=state.agent.averaged))
         role = Role(row.response_eta, True, True)
         response, losses = solve(self, model, replay, state, response, role, jnp.int32(1), numbers, keys[1])
         state, chosen = respond(self, model, replay, state._replace(response=response), numbers, keys[1])
@@ -115,9 +115,9 @@ class ActorCriticSolver(AbstractSolver[ActorCriticState]):
     def value(
         self, model: AbstractModel, replay: Replay, state: ActorCriticState, numbers: SolverNumbers
     ) -> ActorCriticValue:
-        world, networks = world_of(self, model, replay, state, numbers), state.agent.networks
-        adversary = Answer(world.adversary(networks.adversary)) if self.contested else Nobody(self.game.neutral)
-        return ActorCriticValue(world, world.agent(networks.agent), adversary, state.agent.targets)
+        world, problem = world_of(self, model, replay, state, numbers), state.agent
+        adversary = Answer(world.adversary(problem.networks.adversary)) if self.contested else Nobody(self.game.neutral)
+        return ActorCriticValue(world, world.agent(problem.averaged), adversary, problem.targets)
 
 
 def world_of(

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from rhucrl.networks.layers import Perceptron
+from rhucrl.networks.layers import Perceptron, towards
 from rhucrl.options import ActorCritic
 from rhucrl.replay import Replay
 from rhucrl.solvers.actor_critic.imagination import (
@@ -34,7 +34,7 @@ from rhucrl.solvers.actor_critic.imagination import (
 )
 from rhucrl.solvers.actor_critic.problem import Problem, ProblemNetworks, Role, World
 from rhucrl.solvers.base import SolverNumbers
-from rhucrl.solvers.look_ahead.value_iteration import pick, towards
+from rhucrl.solvers.look_ahead.value_iteration import pick
 
 STEEPEST = 1.0  # norm of a player's gradient: rollouts of an unstable system multiply it by thousands
 ADVERSARY_ENTROPY = 0.01  # what entropy is worth to the adversary, in units of the critics

@@ -8,7 +8,7 @@ own hallucinated problem, so that optimism and pessimism are carried past the mo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -20,6 +20,7 @@ from rhucrl.envs.game import Game
 from rhucrl.hallucination import choose_eta, hallucinate
 from rhucrl.models.base import AbstractModel
 from rhucrl.networks.critics import Critic
+from rhucrl.networks.layers import towards
 from rhucrl.solvers.base import SolverNumbers
 from rhucrl.solvers.look_ahead.backup import (  # fmt: skip
     Considered,
@@ -98,11 +99,6 @@ def rollouts(
 def pick(uniform: Array, n: int | Array) -> Int[Array, "*b"]:
     """One of n things for every uniform number."""
     return jnp.minimum((uniform * n).astype(int), n - 1)
-
-
-def towards(slow: Any, fast: Any, rate: Array) -> Any:
-    """Polyak averaging: a small step of the slow weights towards the fast ones."""
-    return jax.tree.map(lambda s, f: s + rate * (f - s), slow, fast)
 
 
 def at_outcome(x: Float[Array, "o n a k p"], outcome: Int[Array, " n"]) -> Float[Array, "n a k p"]:

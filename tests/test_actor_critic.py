@@ -34,7 +34,7 @@ DISCOUNT, INNER = 0.9, np.abs(GRID) < 1.5
 GAME = Probe(horizon=500, certain=True)
 NUMBERS = SolverNumbers(
     beta=jnp.float32(1), discount=jnp.float32(DISCOUNT), trace=jnp.float32(0), learning_rate=jnp.float32(1e-3),
-    target_rate=jnp.float32(0.02), average_rate=jnp.float32(0), entropy=jnp.float32(-1),
+    target_rate=jnp.float32(0.02), average_rate=jnp.float32(0.05), entropy=jnp.float32(-1),
 )  # fmt: skip
 OPTIONS = ActorCritic(model_steps=3, start_steps=2, updates=4.0, batch=64, held=2, critics=2, width=32)
 CORNERS = jnp.array([[-1.0], [1.0]])
@@ -72,12 +72,12 @@ def solved(sign: int = 0, reach: float = 0.0, frozen: bool = False) -> tuple[Wor
     here = world(GAME, Unsure(GAME, epistemic=reach))
     problem = start()
     if frozen:  # the response to an agent that is already good
-        problem = problem._replace(networks=problem.networks._replace(agent=solved()[1].networks.agent))
+        problem = problem._replace(networks=problem.networks._replace(agent=solved()[1].averaged))
     return here, improved(here, problem, Role(sign, True, frozen), OPTIONS, NUMBERS)
 
 
 def agent_of(here: World, problem: Problem) -> np.ndarray:
-    return np.asarray(here.agent(problem.networks.agent)(STATES))[:, 0]
+    return np.asarray(here.agent(problem.averaged)(STATES))[:, 0]
 
 
 def adversary_of(here: World, problem: Problem) -> np.ndarray:
@@ -220,6 +220,24 @@ def test_target_critics_move_towards_the_critics_at_the_polyak_rate(rate, monkey
         expected.append(target + rate * (moved - target))
     for found, wanted in zip(jax.tree.leaves(after.targets), expected, strict=True):
         np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1, 1.0])
+def test_the_policy_that_acts_moves_towards_the_one_that_learns(rate, monkeypatch):
+    problem = begin(GAME, 8, 2, jax.random.key(0))
+    problem = problem._replace(averaged=jax.tree.map(lambda w: w + 0.5, problem.averaged))
+    after = one_update(problem, AGENT, NUMBERS._replace(average_rate=jnp.float32(rate)), monkeypatch)
+    expected = jax.tree.map(lambda old, new: old + rate * (new - old), problem.averaged, after.networks.agent)
+    for found, wanted in zip(*map(jax.tree.leaves, (after.averaged, expected)), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+def test_an_episode_goes_on_with_the_optimiser_of_the_last(monkeypatch):
+    """Adam that begins anew makes steps of full size, whatever the gradient."""
+    before = begin(GAME, 8, 2, jax.random.key(0))
+    after = one_update(before, AGENT, NUMBERS, monkeypatch)
+    again = one_update(after, AGENT, NUMBERS, monkeypatch)
+    assert [int(problem.optimiser.count) for problem in (before, after, again)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("role", [AGENT, RESPONSE, Role(1, True, False), Role(-1, True, True)])

@@ -304,6 +304,8 @@ class ActorCritic(Options):
     """The entropy that the agent's policy is held at, per action in [-1, 1] (all alike: .69)."""
     target_rate: float = option(0.005, 0, 1)
     """Polyak rate of the target critics."""
+    average_rate: float = option(0.01, 0, 1)
+    """Polyak rate of the policy that acts: gradients of few states push the one that learns to and fro."""
     critics: int = option(4, 1, 100)
     """Critics of each problem: targets are the lesser of two of them, the agent climbs the mean of all."""
     width: int = option(128, 1, 10_000)

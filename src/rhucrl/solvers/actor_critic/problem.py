@@ -6,11 +6,12 @@ problem also owns the policy, of which the response's holds a copy that does not
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.envs.game import Box, Game, unwound
@@ -21,6 +22,8 @@ from rhucrl.replay import Replay, statistics
 
 MARGIN = 0.1  # predicted states stay within the range of the data and so much more
 UNITS = 8.0  # a critic's output covers the values that are possible: so many units of it
+
+adam: Any = optax.flatten(optax.scale_by_adam())  # one vector: fewer and larger steps, which compile faster
 
 
 class Role(NamedTuple):
@@ -49,6 +52,8 @@ class Problem(NamedTuple):
     targets: Perceptron
     averaged: Perceptron
     """The agent's policy, averaged over the last updates: what acts."""
+    optimiser: optax.OptState
+    """Adam's moments: they outlast an episode, or every first step of one would be a step of full size."""
 
 
 def begin(game: Game, width: int, critics: int, key: PRNGKeyArray) -> Problem:
@@ -57,7 +62,8 @@ def begin(game: Game, width: int, critics: int, key: PRNGKeyArray) -> Problem:
     agent, adversary = (Perceptron((p, width, width, 2 * n), k) for n, k in ((q, keys[0]), (qbar, keys[1])))
     eta = Perceptron((p + q + qbar, width, width, game.predicted_size), keys[2])
     values = stacked((p + q + qbar, width, width, 1), jax.random.split(keys[3], critics), normalised=True)
-    return Problem(ProblemNetworks(agent, adversary, eta, values, jnp.log(jnp.float32(0.1))), values, agent)
+    networks = ProblemNetworks(agent, adversary, eta, values, jnp.log(jnp.float32(0.1)))
+    return Problem(networks, values, agent, adam.init(networks))
 
 
 class World(NamedTuple):

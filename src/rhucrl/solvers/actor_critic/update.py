@@ -16,7 +16,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.networks.layers import Perceptron, towards
@@ -32,7 +31,7 @@ from rhucrl.solvers.actor_critic.imagination import (
     somebody,
     two_of,
 )
-from rhucrl.solvers.actor_critic.problem import Problem, ProblemNetworks, Role, World
+from rhucrl.solvers.actor_critic.problem import Problem, ProblemNetworks, Role, World, adam
 from rhucrl.solvers.base import SolverNumbers
 from rhucrl.solvers.look_ahead.value_iteration import pick
 
@@ -40,11 +39,7 @@ STEEPEST = 1.0  # norm of a player's gradient: rollouts of an unstable system mu
 ADVERSARY_ENTROPY = 0.01  # what entropy is worth to the adversary, in units of the critics
 REFILL = 20  # updates between two fillings of the start states
 KEPT = 10  # fillings that are kept
-AVERAGE_RATE = 0.01  # of the policy that acts: gradients of few states push it to and fro
 WARM = 0.2  # share of the updates in which only critics learn: the model has just changed
-
-
-adam: Any = optax.flatten(optax.scale_by_adam())  # one vector: fewer and larger steps, which compile faster
 
 
 def value_ahead(
@@ -128,32 +123,32 @@ def improve(
         new = jnp.where(rows.alive.reshape(room, 1) > 0, reached, real)
         return jax.lax.dynamic_update_slice_in_dim(states, new, i % KEPT * room, 0)
 
-    def update(carry: tuple[Problem, Any], drawn: tuple[PRNGKeyArray, Array], states: Array, filled: Array):
-        (problem, optimiser), (key, awake) = carry, drawn
+    def update(problem: Problem, drawn: tuple[PRNGKeyArray, Array], states: Array, filled: Array):
+        key, awake = drawn
         keys = jax.random.split(key, 3)
         starts = states[pick(jax.random.uniform(keys[0], (n,)), filled)]
         against = everybody(world, role, options, corners, n, keys[1])
         gradient, metrics = jax.grad(loss, has_aux=True)(
             problem.networks, problem.targets, world, role, options, starts, against, numbers, keys[2]
         )
-        descent, optimiser = adam.update(directed(gradient, role, awake), optimiser)
+        descent, optimiser = adam.update(directed(gradient, role, awake), problem.optimiser)
         networks = jax.tree.map(lambda w, d: w - numbers.learning_rate * d, problem.networks, descent)
         targets = towards(problem.targets, networks.critics, numbers.target_rate)
-        averaged = towards(problem.averaged, networks.agent, AVERAGE_RATE)
-        return (Problem(networks, targets, averaged), optimiser), metrics
+        averaged = towards(problem.averaged, networks.agent, numbers.average_rate)
+        return Problem(networks, targets, averaged, optimiser), metrics
 
-    def block(carry: tuple[Problem, Any, Array], drawn: tuple[Array, PRNGKeyArray]):
-        (problem, optimiser, states), (i, key) = carry, drawn
+    def block(carry: tuple[Problem, Array], drawn: tuple[Array, PRNGKeyArray]):
+        (problem, states), (i, key) = carry, drawn
         keys = jax.random.split(key)
         states = refill(problem, states, i, keys[0])
         awake = (i * REFILL + jnp.arange(REFILL) >= WARM * refills * REFILL).astype(jnp.float32)
-        (problem, optimiser), metrics = jax.lax.scan(
-            lambda c, x: update(c, x, states, jnp.minimum(i + 1, KEPT) * room), (problem, optimiser),
-            (jax.random.split(keys[1], REFILL), awake),
-        )  # fmt: skip
-        return (problem, optimiser, states), jax.tree.map(jnp.mean, metrics)
+        filled = jnp.minimum(i + 1, KEPT) * room
+        draws = jax.random.split(keys[1], REFILL), awake
+        problem, metrics = jax.lax.scan(lambda c, drawn: update(c, drawn, states, filled), problem, draws)
+        return (problem, states), jax.tree.map(jnp.mean, metrics)
 
     states = jnp.zeros((KEPT * room, world.game.predicted_size))
-    carry = problem, adam.init(problem.networks), states
-    (problem, _, _), metrics = jax.lax.scan(block, carry, (jnp.arange(refills), jax.random.split(key, refills)))
+    (problem, _), metrics = jax.lax.scan(
+        block, (problem, states), (jnp.arange(refills), jax.random.split(key, refills))
+    )
     return problem, jax.tree.map(lambda x: x[-max(refills // 4, 1) :].mean(), metrics)

@@ -17,6 +17,16 @@ class ShowsProgress(Protocol):
     def update(self, n: int, text: str = "") -> None: ...
 
 
+class Silent:
+    """No progress shown."""
+
+    def update(self, n: int, text: str = "") -> None:
+        pass
+
+
+SILENT = Silent()
+
+
 class Progress:
     """Counts up to `total`: `with Progress(30, "pendulum") as p: p.update(3, "return -412")`.
 

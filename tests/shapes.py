@@ -12,7 +12,7 @@ import jaxtyping
 from beartype import BeartypeConf, beartype
 
 MODULES = (
-    "envs.game", "envs.pendulum", "envs.systems", "networks", "models", "hallucination", "theory", "replay",
+    "envs.game", "envs.pendulum", "networks", "models", "hallucination", "theory", "replay",
     "solvers.base", "solvers.look_ahead",
 )  # fmt: skip
 

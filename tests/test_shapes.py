@@ -9,7 +9,6 @@ import pytest
 from jaxtyping import TypeCheckError
 
 from rhucrl import hallucination, replay
-from rhucrl.envs import systems
 from rhucrl.envs.game import Box
 from rhucrl.envs.pendulum import Pendulum
 from rhucrl.models import ensemble
@@ -24,7 +23,6 @@ SQUARE, ROWS, COLUMN = jnp.zeros((2, 2)), jnp.zeros((3, 2)), jnp.zeros(3)
 WRONG = {
     "envs.game": lambda: Box(COLUMN, COLUMN).clip(jnp.zeros(3, int)),
     "envs.pendulum": lambda: Pendulum(0.2).reset(COLUMN),
-    "envs.systems": lambda: systems.space(ROWS),
     "networks": lambda: policies.Nobody(ROWS),
     "models": lambda: ensemble.ridge(ROWS, SQUARE, COLUMN),
     "hallucination": lambda: hallucination.hallucinate(Prediction(*[ROWS] * 3), ROWS, 1.0, COLUMN),

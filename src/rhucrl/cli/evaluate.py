@@ -85,10 +85,9 @@ def _completed(command: Evaluate) -> Evaluate:
     if command.json is not None and command.json.is_dir():
         raise UsageError(f"--json {command.json} is a folder: name a file in it")
     demand_least(command, episodes=1, attack_episodes=1)
-    usual: Any = (
-        {"attack_episodes": command.attack_episodes or EPISODES} if paper else {"budget": command.budget or "quick"}
-    )
-    return dataclasses.replace(command, **usual)
+    if paper:
+        return dataclasses.replace(command, attack_episodes=command.attack_episodes or EPISODES)
+    return dataclasses.replace(command, budget=command.budget or "quick")
 
 
 def _asked(command: Evaluate) -> dict[str, Any]:

@@ -199,14 +199,9 @@ def _known(env: ZeroSumEnv, base: gym.Env, steps: int) -> Iterator[Finding]:
     transitions, rewards, ends = _played(env, steps)
     with jax.enable_x64(True):
         arrays = [jnp.asarray(x) for x in transitions]
-        answers = {
-            name: (truth, _answer(name, function, inputs, len(rewards)))
-            for name, truth, function, inputs in (
-                ("reward", rewards, game.reward, arrays),
-                ("terminated", ends, game.terminated, arrays[3:]),
-            )
-            if name not in game.learned
-        }
+        asked = {"reward": (rewards, game.reward, arrays), "terminated": (ends, game.terminated, arrays[3:])}
+        answers = {name: (truth, _answer(name, function, inputs, len(rewards)))
+                   for name, (truth, function, inputs) in asked.items() if name not in game.learned}  # fmt: skip
     for name, (truth, answer) in answers.items():
         if isinstance(answer, str):
             yield wrong(answer)
@@ -257,9 +252,8 @@ def _answer(name: str, function: Any, inputs: list[jax.Array], n: int) -> np.nda
         reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         return f"the {name} function fails on a batch of {n} steps ({reason}): index entries with x[..., i]"
     if answer.shape != (n,):
-        return (
-            f"the {name} function gives shape {answer.shape} for a batch of {n} steps, not ({n},): index with x[..., i]"
-        )
+        shape = f"gives shape {answer.shape} for a batch of {n} steps, not ({n},)"
+        return f"the {name} function {shape}: index with x[..., i]"
     return answer
 
 

@@ -45,7 +45,7 @@ class System(Protocol):
 
     def reset(self, seed: int | None, generator: np.random.Generator) -> np.ndarray: ...
 
-    def step(self, action: Any, adversary: Any) -> Outcome: ...
+    def step(self, action: np.ndarray, adversary: np.ndarray) -> Outcome: ...
 
     def get_state(self) -> State:
         """Arrays and plain numbers that all that follows depends on."""
@@ -90,7 +90,7 @@ class JaxSystem:
         self.state, self.time = np.asarray(state), 0
         return np.asarray(obs, np.float32)
 
-    def step(self, action: Any, adversary: Any) -> Outcome:
+    def step(self, action: np.ndarray, adversary: np.ndarray) -> Outcome:
         key, time = jax.random.wrap_key_data(jnp.asarray(self.key)), jnp.asarray(self.time)
         players = np.asarray(action, np.float32), np.asarray(adversary, np.float32)
         state, obs, executed, reward, terminated = _step(self.game, self.state, *players, key, time)
@@ -131,7 +131,7 @@ class HostSystem:
         self._disturb(self.neutral)  # every episode starts on the nominal system
         return self.simulator.reset(seed)
 
-    def step(self, action: Any, adversary: Any) -> Outcome:
+    def step(self, action: np.ndarray, adversary: np.ndarray) -> Outcome:
         adversary = _clip(adversary, self.adversary)
         executed = self._execute(_clip(action, self.actions), adversary)
         self._disturb(adversary)

@@ -158,27 +158,19 @@ def make_robot(
 
 
 def wrap(
-    env: gym.Env,
-    setting: Setting | None = None,
-    strength: float | None = None,
-    *,
-    reward: Known | Learned = "learned",
-    terminated: Known | Learned | None = "learned",
-    disturbance: Disturbance | None = None,
-    scope: Scope | None = None,
-    mixture: Mixture | None = None,
-    horizon: int | None = None,
-    reward_range: tuple[float, float] | None = None,
-    name: str = "own",
-) -> ZeroSumEnv:
+    env: gym.Env, setting: Setting | None = None, strength: float | None = None, *,
+    reward: Known | Learned = "learned", terminated: Known | Learned | None = "learned",
+    disturbance: Disturbance | None = None, scope: Scope | None = None, mixture: Mixture | None = None,
+    horizon: int | None = None, reward_range: tuple[float, float] | None = None, name: str = "own",
+) -> ZeroSumEnv:  # fmt: skip
     """Any continuous-control Gymnasium environment as a game; `rhucrl.check_env` tells whether it is a sound one.
 
     The settings are those of `make`. `action` (the default) works on every environment; `adversarial` and `parameter`
     use `disturbance`, or on MuJoCo environments forces on and the mass of the first body. With a disturbance the
     default is `adversarial`. `reward(obs, executed, adversary, next_obs)` and `terminated(next_obs)` are batched JAX
     functions of what is known; "learned" ones are predicted by the model, as entries after those of the observation.
-    terminated=None says that episodes never end before the horizon. Some random steps are
-    taken, to learn the numbers' sizes.
+    terminated=None says that episodes never end before the horizon. Some random steps are taken, to learn the sizes of
+    the numbers.
     """
     if name in ENVIRONMENTS:
         raise UsageError(f"{name!r} is the name of another environment: choose a name of your own")

@@ -175,9 +175,10 @@ def _print_table(runs: Sequence[RunSummary], optimum: float) -> None:
     from rhucrl.runtime.tables import print_table
 
     head = ("algorithm", "nominal", "average", "worst case", "optimum")
-    rows = [
-        (label(run.algorithm), *(f"{x:.1f}" for x in (run.nominal, run.average, run.worst, optimum))) for run in runs
-    ]
+    rows = []
+    for run in runs:
+        returns = run.nominal, run.average, run.worst, optimum
+        rows.append((label(run.algorithm), *(f"{x:.1f}" for x in returns)))
     print_table(f"Return on the adversarial pendulum, strength {STRENGTH:g}", head, rows)
     print("average: against the adversary of training (H-UCRL has none); optimum: the best worst case there is")
 

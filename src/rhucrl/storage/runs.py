@@ -275,9 +275,8 @@ def _require_vacant(folder: Path) -> None:
         raise UsageError(
             f"{folder} already holds a run: `rhucrl resume {folder}` continues it, --run-dir names another"
         )
-    strangers = [
-        name for name in names if name not in (_LOCK, _METRICS, _TIMING, _BOARD) and not trees.is_leftover(name)
-    ]
+    ours = (_LOCK, _METRICS, _TIMING, _BOARD)
+    strangers = [name for name in names if name not in ours and not trees.is_leftover(name)]
     if strangers:
         raise UsageError(f"{folder} is not empty ({strangers[0]}): choose another folder")
 

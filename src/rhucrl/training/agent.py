@@ -268,8 +268,8 @@ class _Row(Agent):
 
     algo: str
 
-    def __init_subclass__(cls, algo: str) -> None:
-        cls.algo = algo
+    def __init_subclass__(cls, algo: str | None = None) -> None:
+        cls.algo = algo or cls.algo
 
     def __init__(self, env: Any, seed: int = 0, **options: Any):
         super().__init__(env, self.algo, seed, **options)

@@ -86,13 +86,9 @@ class LookAheadSolver(AbstractSolver[LookAheadState]):
         return LookAheadPair(AgentPolicy(agent, candidates), AdversaryPolicy(response))
 
     def improve(
-        self,
-        model: AbstractModel,
-        replay: Replay,
-        state: LookAheadState,
-        numbers: SolverNumbers,
+        self, model: AbstractModel, replay: Replay, state: LookAheadState, numbers: SolverNumbers,
         keys: Key[Array, " k"],
-    ) -> tuple[LookAheadState, dict[str, Array]]:
+    ) -> tuple[LookAheadState, dict[str, Array]]:  # fmt: skip
         agent, agent_loss = solve_agent(self, model, replay, state, numbers, keys[0])
         state = state._replace(agent=agent)
         response, response_loss = solve_response(self, model, replay, state, numbers, keys[1])

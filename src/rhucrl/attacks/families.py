@@ -139,7 +139,6 @@ def respond(family: str, weights: Any, low: Any, high: Any, seen: Any, phase: An
 
 
 def load_member(folder: str | Path) -> Member:
-    """The member of a family that was saved in a folder."""
     meta = read_meta(folder)
     if meta["adversary"] not in FAMILIES:
         raise unknown("family of adversaries", meta["adversary"], FAMILIES)
@@ -148,7 +147,6 @@ def load_member(folder: str | Path) -> Member:
 
 
 def members(game: Game, family: str, rows: Any) -> list[Member]:
-    """The members of a family with these weights."""
     low, high, scale = (np.asarray(x, float) for x in (*game.adversary, game.scale))
     return [Member(family, np.asarray(weights, float), low, high, scale, game.horizon) for weights in rows]
 

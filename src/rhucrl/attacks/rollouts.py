@@ -60,5 +60,4 @@ def episode_return(game: Game, policy: Policy, adversary: Adversary | None, key:
 
 @eqx.filter_jit
 def mean_return(game: Game, policy: Policy, adversary: Adversary | None, keys: Keys) -> Float[Array, ""]:
-    """The mean return over the episodes of `keys`."""
     return jax.vmap(lambda key: episode_return(game, policy, adversary, key))(keys).mean()

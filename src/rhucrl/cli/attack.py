@@ -69,7 +69,6 @@ class Evaluate:
         return self._sweep(*self.meet(self.runs[0]), *parsed_sweep(self.sweep))
 
     def meet(self, run: Path) -> tuple[Any, ZeroSumEnv]:
-        """A run's agent, and its environment."""
         return Subject(str(run), env=self.env, trust=self.trust, budget_ms=self.budget_ms).meet()
 
     def _sweep(self, agent: Any, env: ZeroSumEnv, name: str, low: float, high: float, count: int) -> int:

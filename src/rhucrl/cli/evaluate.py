@@ -44,7 +44,6 @@ class Judged(NamedTuple):
         return {"nominal": self.case.calm, "average": self.average, "worst case": self.case.returns, **both}
 
     def record(self) -> dict[str, Any]:
-        """All numbers, as JSON."""
         attacks = {name: found.returns for name, found in self.case.findings.items()}
         return {"run": str(self.policy.folder), "config": self.policy.config, "nominal": self.case.calm,
                 "average": self.average, "attacks": attacks, "worst": self.case.worst,

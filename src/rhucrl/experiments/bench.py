@@ -174,7 +174,7 @@ def bench(rounds: int = ROUNDS, peers: bool = False, progress: ShowsProgress = S
             "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         }  # fmt: skip
         progress.update(rounds + 1, "starting up and compiling")
-        result["starting"] = {name: cpu_of(command, {}) for name, command in STARTS.items()}
+        result["starting"] = {name: cpu_of(command) for name, command in STARTS.items()}
         for name in ("cold", "warm"):
             result[f"compile_{name}"] = compile_times(Path(folder))
         if peers:
@@ -189,9 +189,9 @@ STARTS = {
 }
 
 
-def cpu_of(command: list[str], environment: dict[str, str]) -> float:
+def cpu_of(command: list[str]) -> float:
     """The CPU seconds of a process of its own, by the operating system's account."""
-    process = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise DiskError(f"{' '.join(command)} failed")

@@ -111,7 +111,6 @@ class OffPolicyLearner(AbstractLearner[OffPolicyState]):
     config: TrainConfig = eqx.field(static=True)
 
     def initial(self, env: ZeroSumEnv) -> OffPolicyState:
-        """The state before the first episode."""
         game = training_env(self.config, env).game
         return self.fresh(game, self.config.episodes * game.horizon, jax.random.key(self.config.seed))
 

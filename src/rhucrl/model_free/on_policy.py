@@ -127,7 +127,6 @@ class OnPolicyLearner(AbstractLearner[OnPolicyState]):
     config: TrainConfig = eqx.field(static=True)
 
     def initial(self, env: ZeroSumEnv) -> OnPolicyState:
-        """The state before the first episode."""
         return self.fresh(training_env(self.config, env).game, 0, jax.random.key(self.config.seed))
 
     def fresh(self, game: Game, capacity: int, key: PRNGKeyArray) -> OnPolicyState:

@@ -50,7 +50,6 @@ class Progress:
         return self
 
     def update(self, n: int, text: str = "") -> None:
-        """`n` of `total` are done; `text` says how it goes."""
         if self._bar is not None:
             self._bar.update(self._task, completed=n, text=text)
             return

@@ -12,7 +12,8 @@ import jaxtyping
 from beartype import BeartypeConf, beartype
 
 MODULES = (
-    "envs.game", "envs.pendulum", "networks.layers", "networks.critics", "models", "hallucination", "theory", "replay",
+    "envs.game", "envs.pendulum", "networks", "models", "hallucination", "theory", "replay",
+    "solvers.base", "solvers.look_ahead",
 )  # fmt: skip
 
 checked = beartype(conf=BeartypeConf(is_pep484_tower=True))  # a whole number is a number

@@ -39,7 +39,7 @@ def exhaustive(game, state, steps, policy=None):
     if steps == 0:
         return jnp.zeros(state.shape[:-1])
     obs = game.observe(state)
-    actions = game.agent.clip(policy(obs))[None] if policy else agent_candidates(game, 9)
+    actions = game.agent.clip(policy(obs))[None] if policy else agent_candidates(game.agent, 9)
 
     def value(action, adversary):
         execution = game.execute(jnp.broadcast_to(action, (*state.shape[:-1], 1)), adversary)

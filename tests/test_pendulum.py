@@ -10,7 +10,6 @@ from rhucrl.attacks.rollouts import (
     Constant,
     episode_return,
     mean_return,
-    neutral_adversary,
     rollout,
 )
 from rhucrl.envs.game import draw, play
@@ -96,7 +95,7 @@ def test_zero_strength_changes_nothing_bit_for_bit(kind):
 def test_neutral_physics_change_nothing_bit_for_bit(kind, strength):
     game = Pendulum(strength, kind=kind)
     base = rollout(Pendulum(0.0, kind="none"), energy, Constant(jnp.ones(1)), KEY)
-    played = rollout(game, energy, neutral_adversary(game), KEY)
+    played = rollout(game, energy, Constant(game.neutral), KEY)
     np.testing.assert_array_equal(played.obs, base.obs)
 
 
@@ -139,5 +138,5 @@ def test_draw_of_a_deterministic_execution_is_its_outcome():
 
 def test_return_is_the_sum_over_the_horizon():
     game = Pendulum(0.2, horizon=7)
-    hanging = episode_return(game, zero, neutral_adversary(game), KEY)
+    hanging = episode_return(game, zero, Constant(game.neutral), KEY)
     assert float(hanging) == pytest.approx(-7 * np.pi**2, rel=1e-5)

@@ -7,23 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rhucrl import options
 from rhucrl.algorithms import ALGORITHMS, EVERY, MODEL_FREE
 from rhucrl.errors import UsageError, unknown
-from rhucrl.options import (
-    LEARNERS,
-    MODELS,
-    PARTS,
-    SOLVERS,
-    ActorCritic,
-    Ensemble,
-    LookAhead,
-    OnPolicy,
-    Option,
-    Options,
-    check,
-    option,
-    options_of,
-)
+from rhucrl.options import LEARNERS, MODELS, PARTS, SOLVERS, Option, Options, option, options_of
 from rhucrl.presets import Speed, preset
 
 FORMER = ("lanes", "trace", "broad", "innovations")  # options that the actor-critic had in earlier versions
@@ -60,13 +47,13 @@ class TrainConfig:
     random_episodes: int = option(1, 1, 1_000_000)
     """Episodes of random actions at the start."""
 
-    model: Any = dataclasses.field(default_factory=Ensemble)
+    model: Any = dataclasses.field(default_factory=options.Ensemble)
     """The options of the dynamics model; None of an algorithm without one."""
-    solver: Any = dataclasses.field(default_factory=LookAhead)
+    solver: Any = dataclasses.field(default_factory=options.LookAhead)
     """The options of what finds the policies: of a solver in the model, or of a learner without one."""
 
     def __post_init__(self) -> None:
-        check(self)
+        options.check(self)
         if getattr(self.solver, "beta", 0) == "theory" and self.model.kind != "gp":
             raise UsageError(f"--beta theory is for --model gp: --model {self.model.kind} needs a number")
         row = MODEL_FREE.get(self.algo)
@@ -90,17 +77,18 @@ class TrainConfig:
         algo = top["algo"].check(given.get("algo", cls.algo))
         numbers = preset(numbers_of or env, algo, speed)
         kinds = _kinds(algo, {**numbers, **{part: given[part] for part in PARTS if given.get(part)}})
-        if speed != "fast" and kinds["solver"] is not ActorCritic:
+        if speed != "fast" and kinds["solver"] is not options.ActorCritic:
             raise UsageError(f"--speed {speed} is for --solver actor-critic: leave it out")
         owned = {part: options_with(kind, algo) for part, kind in kinds.items()}
         for name in given:
             if name not in (*top, *PARTS, *owned["model"], *owned["solver"]):
                 raise foreign(name, algo)
-        if kinds["solver"] is OnPolicy and "random_episodes" in given:
+        if kinds["solver"] is options.OnPolicy and "random_episodes" in given:
             raise UsageError(f"--random-episodes is no option of --algo {algo}: it learns from its first episode on")
         parts: dict[str, Any] = {}
         for part, kind in kinds.items():
-            ours = algo in MODEL_FREE or kind in (Ensemble, SOLVERS[numbers["solver"]])  # else they are another's
+            # else they are another's
+            ours = algo in MODEL_FREE or kind in (options.Ensemble, SOLVERS[numbers["solver"]])
             values = {its.field: numbers[flag] for flag, its in owned[part].items() if ours and flag in numbers}
             if isinstance(its := given.get(part), Options):
                 values |= {name: getattr(its, name) for name in its.given}
@@ -132,9 +120,8 @@ class TrainConfig:
             record["solver"] = preset(record.get("env", cls.env), algo)["solver"]
         parts: dict[str, Any] = {}
         for part, kind in _kinds(top["algo"].check(algo), record).items():
-            values = (
-                {its.field: record[flag] for flag, its in options_of(kind).items() if flag in record} if kind else {}
-            )
+            owned = options_of(kind) if kind else {}
+            values = {its.field: record[flag] for flag, its in owned.items() if flag in record}
             parts[part] = kind(**values) if kind else None
         return cls(**{name: record[name] for name in top if name in record}, **parts)
 
@@ -144,9 +131,8 @@ def _kinds(algo: str, given: Mapping[str, Any]) -> dict[str, type[Options] | Non
     if algo in MODEL_FREE:
         learner = MODEL_FREE[algo].learner
         if wrong := [part for part in PARTS if given.get(part) and _name(given[part]) != learner]:
-            raise UsageError(
-                f"--{wrong[0]} is no option of --algo {algo}: choose one of {', '.join(ALGORITHMS)}, or leave it out"
-            )
+            other = f"choose one of {', '.join(ALGORITHMS)}, or leave it out"
+            raise UsageError(f"--{wrong[0]} is no option of --algo {algo}: {other}")
         return {"model": None, "solver": LEARNERS[learner]}
     return {"model": _kind("model", given.get("model", "ensemble"), MODELS),
             "solver": _kind("solver", given["solver"], SOLVERS)}  # fmt: skip
@@ -200,17 +186,17 @@ def is_former(tree: Mapping[str, Any]) -> bool:
 
 def flat(tree: Mapping[str, Any], former: tuple[str, ...] = ()) -> dict[str, Any]:
     """A tree, or what somebody wrote of one, as options by their names on the command line; `former` ones left out."""
-    options: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for name, value in tree.items():
         if name not in PARTS or not isinstance(value, Mapping):
-            options[name] = value
+            found[name] = value
             continue
         kind = _kind(name, value.get("kind"), MODELS if name == "model" else SOLVERS | LEARNERS)
         flags = {its.field: flag for flag, its in options_of(kind).items()}
-        options[name] = kind.kind
+        found[name] = kind.kind
         for field, its in value.items():
             if field in flags:
-                options[flags[field]] = its
+                found[flags[field]] = its
             elif field not in ("kind", *former):
                 raise unknown(f"option of {kind.kind}", field, flags)
-    return options
+    return found

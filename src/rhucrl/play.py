@@ -231,14 +231,8 @@ def checked(observation: Any, size: int) -> Float[np.ndarray, "*b p"]:
     return obs
 
 
-@jax.jit
-def _play(policy: AbstractPolicy, obs: Array) -> Array:
-    return policy(obs)
-
-
-@jax.jit
-def _draw(policy: Gaussian, obs: Array, noise: Array) -> Array:
-    return policy.sample(obs, noise)[0]
+_play = jax.jit(lambda policy, obs: policy(obs))
+_draw = jax.jit(lambda policy, obs, noise: policy.sample(obs, noise)[0])
 
 
 @jax.jit

@@ -9,8 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -28,6 +27,9 @@ from rhucrl.networks.policies import AbstractPolicy, Gaussian
 from rhucrl.play import Trajectory, steps
 from rhucrl.play import predict as predict_step
 
+if TYPE_CHECKING:
+    from rhucrl.attacks.workers import Workers
+
 Adversary = Callable[[Any, Any], Any]  # of the observation and the step
 Candidate = Adversary | AbstractFound
 Score = tuple[float, float]
@@ -44,26 +46,6 @@ class EpisodeResult(NamedTuple):
     excursion: float
 
 
-class Arena(Protocol):
-    """A policy in its environment, and the steps that have been played."""
-
-    env: ZeroSumEnv
-    act: Actor
-    watch: Callable[[], None]
-
-    @property
-    def steps(self) -> int: ...
-
-    @property
-    def cpu(self) -> float:
-        """Seconds of all processes."""
-        ...
-
-    def play(self, adversaries: Sequence[Candidate | None], seeds: Sequence[int]) -> list[list[EpisodeResult]]:
-        """Episodes against each adversary on each seed; None is nobody, on the system without its strength."""
-        ...
-
-
 def gains(arena: Arena, adversary: Candidate | None, seeds: Sequence[int]) -> list[float]:
     return [played.gain for played in arena.play([adversary], seeds)[0]]
 
@@ -71,10 +53,6 @@ def gains(arena: Arena, adversary: Candidate | None, seeds: Sequence[int]) -> li
 def score(played: Sequence[EpisodeResult]) -> Score:
     """The lower, the worse for the policy."""
     return float(np.mean([row.gain for row in played])), -float(np.mean([row.excursion for row in played]))
-
-
-def remembering(policy: Any, obs: np.ndarray, state: Any = None, deterministic: bool = True) -> tuple[np.ndarray, Any]:
-    return predict_step(policy, obs, state)
 
 
 class Actor:
@@ -90,7 +68,7 @@ class Actor:
         if isinstance(network, Gaussian):
             plays, predict = network.on_host(), None
         elif isinstance(policy, AbstractPolicy):
-            predict = partial(remembering, policy)
+            predict = lambda obs, state=None, deterministic=True: predict_step(policy, obs, state)  # noqa: E731
         elif isinstance(policy, eqx.Module):
             plays = eqx.filter_jit(plays)
         self._plays, self._predict, self._box, self._clip = plays, predict, env.boxes["agent"], clip
@@ -130,27 +108,12 @@ def bound(adversary: Candidate | None, env: ZeroSumEnv, act: Actor) -> Adversary
     return adversary.bind(env, act) if isinstance(adversary, AbstractFound) else adversary
 
 
-class Help(Protocol):
-    """Other processes, which play adversaries that can be described."""
-
-    steps: int
-    cpu: float
-
-    def play(
-        self, described: Sequence[dict[str, Any]], seeds: Sequence[int], watch: Callable[[], None]
-    ) -> list[list[EpisodeResult]]: ...
-
-
-def nothing() -> None:
-    pass
-
-
 class HostArena:
     """Episodes step by step, here or by other processes. `watch()` is called now and then."""
 
     def __init__(
-        self, policy: Any, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] = nothing,
-        workers: Help | None = None,
+        self, policy: Any, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] = lambda: None,
+        workers: Workers | None = None,
     ):  # fmt: skip
         if not isinstance(env, ZeroSumEnv):
             raise UsageError("this game's system runs on the host: give the environment that rhucrl.make or wrap made")
@@ -163,9 +126,11 @@ class HostArena:
 
     @property
     def cpu(self) -> float:
+        """Seconds of all processes."""
         return time.process_time() + (self._workers.cpu if self._workers else 0.0)
 
     def play(self, adversaries: Sequence[Candidate | None], seeds: Sequence[int]) -> list[list[EpisodeResult]]:
+        """Episodes against each adversary on each seed; None is nobody, on the system without its strength."""
         if self._workers:
             described = [one.described() if isinstance(one, AbstractFound) else None for one in adversaries]
             if all(described):
@@ -197,7 +162,7 @@ def play(env: ZeroSumEnv, act: Actor, adversary: Adversary | None, seed: int) ->
 class JaxArena:
     """Episodes side by side, in one compiled program; the policy is a pure batched JAX function."""
 
-    def __init__(self, policy: Policy, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] = nothing):
+    def __init__(self, policy: Policy, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] = lambda: None):
         self.env, self.act, self.watch = env, Actor(policy, env, clip), watch
         self.policy, self._clip, self._steps, self._sizes = policy, clip, 0, sizes_of(env.game)
 
@@ -297,9 +262,13 @@ def digest(game: JaxGame, path: Trajectory) -> EpisodeDigest:
     return EpisodeDigest(path.reward.sum(), steps, jnp.sqrt(moved.max()), path.asked[odd], path.obs[odd])
 
 
+Arena = HostArena | JaxArena
+
+
 def arena(
-    policy: Any, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] = nothing, workers: Help | None = None
-) -> Arena:
+    policy: Any, env: ZeroSumEnv, clip: bool = False, watch: Callable[[], None] = lambda: None,
+    workers: Workers | None = None,
+) -> Arena:  # fmt: skip
     """In JAX where the game and the policy are JAX's, otherwise on the host."""
     pure, in_time = getattr(policy, "policy", policy), getattr(policy, "budget_ms", None) is not None
     if isinstance(getattr(env, "game", None), JaxGame) and not in_time and is_pure(pure, env):

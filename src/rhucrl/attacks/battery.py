@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -127,17 +128,11 @@ def random(search: AttackSearch, generator: np.random.Generator, hold: int = 1) 
     return search.worst("sequence", adversaries.sequences(search.game, search.effort.random, hold, generator))
 
 
-def random_held(search: AttackSearch, generator: np.random.Generator) -> list[Any]:
-    return random(search, generator, HELD)
-
-
 def sequence(search: AttackSearch, generator: np.random.Generator) -> list[Any]:
     """Evolution of open-loop sequences."""
     coarse = adversaries.sequences(search.game, search.effort.population, HELD, generator)
-    rows = np.arange(search.game.horizon) // HELD
-    return search.evolve(
-        coarse.reshape(len(coarse), -1, search.game.adversary.size)[:, rows].reshape(len(coarse), -1), generator
-    )
+    actions = coarse.reshape(len(coarse), -1, search.game.adversary.size)
+    return search.evolve(actions[:, np.arange(search.game.horizon) // HELD].reshape(len(coarse), -1), generator)
 
 
 def bang_bang(search: AttackSearch, generator: np.random.Generator) -> list[Any]:
@@ -150,11 +145,8 @@ def cross_entropy(search: AttackSearch, generator: np.random.Generator) -> list[
     return search.cross_entropy("network", START * generator.normal(size=shape), generator)
 
 
-def planning(depth: int) -> Attack:
-    def attack(search: AttackSearch, generator: np.random.Generator) -> list[Any]:
-        return [planner(search.game, depth, generator)]
-
-    return attack
+def planning(search: AttackSearch, generator: np.random.Generator, depth: int) -> list[Any]:
+    return [planner(search.game, depth, generator)]
 
 
 def sac(search: AttackSearch, generator: np.random.Generator) -> list[Any]:
@@ -162,25 +154,23 @@ def sac(search: AttackSearch, generator: np.random.Generator) -> list[Any]:
     return list(learn_adversary(search.arena, search.effort.sac, search.seed))
 
 
-def zoom(points: int, low: Any = -1.0, high: Any = 1.0) -> Attack:
-    def attack(search: AttackSearch, generator: np.random.Generator) -> list[Any]:
-        """The worst values of an episode's parameter: of a lattice, then of ever finer ones around the last.
+def zoom(
+    search: AttackSearch, generator: np.random.Generator, points: int, low: Any = -1.0, high: Any = 1.0
+) -> list[Any]:
+    """The worst values of an episode's parameter: of a lattice, then of ever finer ones around the last.
 
-        `low` and `high`, in [-1, 1], are the part of the box that is searched.
-
-        All levels are candidates, because the return may jump and its narrowest spikes not survive a replay.
-        """
-        units = lattice(search.game.adversary.size, points)
-        value, shrink, found = np.full(units.shape[1], (low + high) / 2), (high - low) / 2, []
-        side = round(len(units) ** (1 / units.shape[1]))
-        for level in range(search.effort.zooms + 1):
-            tried = np.clip(value + shrink * units, low, high)
-            tried = tried if level == 0 else np.concatenate([value[None], tried])
-            value, shrink = search.ranked("constant", tried)[0][0], shrink * 2 / (side - 1)
-            found.append(member(search.game, "constant", value))
-        return found
-
-    return attack
+    `low` and `high`, in [-1, 1], are the part of the box that is searched. All levels are candidates, because the
+    return may jump and its narrowest spikes not survive a replay.
+    """
+    units = lattice(search.game.adversary.size, points)
+    value, shrink, found = np.full(units.shape[1], (low + high) / 2), (high - low) / 2, []
+    side = round(len(units) ** (1 / units.shape[1]))
+    for level in range(search.effort.zooms + 1):
+        tried = np.clip(value + shrink * units, low, high)
+        tried = tried if level == 0 else np.concatenate([value[None], tried])
+        value, shrink = search.ranked("constant", tried)[0][0], shrink * 2 / (side - 1)
+        found.append(member(search.game, "constant", value))
+    return found
 
 
 def lattice(size: int, points: int) -> np.ndarray:
@@ -189,31 +179,25 @@ def lattice(size: int, points: int) -> np.ndarray:
     return np.stack(np.meshgrid(*[side] * size), -1).reshape(-1, size)
 
 
-def best_response(grid: int) -> Attack:
-    def attack(search: AttackSearch, generator: np.random.Generator) -> list[Any]:
-        """Dynamic programming against the fixed policy, the worst stray from what it found, and what evolves from both.
+def best_response(search: AttackSearch, generator: np.random.Generator, grid: int) -> list[Any]:
+    """Dynamic programming against the fixed policy, the worst stray from what it found, and what evolves from both.
 
-        Where a policy jumps, a best response on a grid is a little wrong, and these mend it.
-        """
-        arena: Any = search.arena
-        keys = jax.vmap(jax.random.key)(jnp.asarray(search.seeds, jnp.uint32))
-        guide = oracle.best_response(arena.env.game, arena.policy, grid)[1]
-        stray = oracle.worst_stray(guide, search.effort.strays, jax.random.key(generator.integers(2**31)), keys)
-        found = [as_data(search.game, arena.policy, adversary) for adversary in (guide, stray)]
-        if is_certain(search.game):
-            found += search.evolve(np.stack([one.weights for one in found]), generator)
-        return found
-
-    return attack
+    Where a policy jumps, a best response on a grid is a little wrong, and these mend it.
+    """
+    arena: Any = search.arena
+    keys = jax.vmap(jax.random.key)(jnp.asarray(search.seeds, jnp.uint32))
+    guide = oracle.best_response(arena.env.game, arena.policy, grid)[1]
+    stray = oracle.worst_stray(guide, search.effort.strays, jax.random.key(generator.integers(2**31)), keys)
+    found = [as_data(search.game, arena.policy, adversary) for adversary in (guide, stray)]
+    if is_certain(search.game):
+        found += search.evolve(np.stack([one.weights for one in found]), generator)
+    return found
 
 
-def forward(cells: int) -> Attack:
-    def attack(search: AttackSearch, generator: np.random.Generator) -> list[Any]:
-        arena: Any = search.arena
-        found = np.asarray(worst_sequence(arena.env.game, arena.policy, cells)[1])
-        return search.evolve(found.reshape(1, -1), generator)
-
-    return attack
+def forward(search: AttackSearch, generator: np.random.Generator, cells: int) -> list[Any]:
+    arena: Any = search.arena
+    found = np.asarray(worst_sequence(arena.env.game, arena.policy, cells)[1])
+    return search.evolve(found.reshape(1, -1), generator)
 
 
 def as_data(game: Any, policy: Any, adversary: Any) -> Any:
@@ -257,39 +241,33 @@ class Trained(AbstractFound):
         self.agent.save(folder, adversary="trained")
 
 
-def trained(search: AttackSearch, generator: np.random.Generator) -> list[Any]:
-    return [Trained(search.policy)]
-
-
 def battery(search: AttackSearch) -> dict[str, Attack]:
     """The attacks that there are on a policy in its game."""
     game, effort = search.game, search.effort
     rows: dict[str, Attack] = {"constant": constant}
     if game.scope == "episode":
-        rows |= {f"search-{points}": zoom(points) for points in effort.lattices}
+        rows |= {f"search-{points}": partial(zoom, points=points) for points in effort.lattices}
     else:
-        rows |= {"random": random, "random-held": random_held, "bang-bang": bang_bang, "cross-entropy": cross_entropy}
+        rows |= {"random": random, "random-held": partial(random, hold=HELD)}
+        rows |= {"bang-bang": bang_bang, "cross-entropy": cross_entropy}
         rows |= {"sequence": sequence} if effort.evolution else {}
-        rows |= {f"planning-{depth}": planning(depth) for depth in effort.depths if can_plan(search.arena.env)}
+        if effort.depths and can_plan(search.arena.env):
+            rows |= {f"planning-{depth}": partial(planning, depth=depth) for depth in effort.depths}
         rows |= {"sac": sac} if effort.sac else {}
-        pure = isinstance(search.arena, JaxArena) and not has_memory(search.arena)
+        pure = isinstance(search.arena, JaxArena) and policy_of(search.arena.policy).fresh() is None  # no memory
         if pure and isinstance(game, Pendulum):
-            rows |= {f"best-response-{grid}": best_response(grid) for grid in effort.grids}
+            rows |= {f"best-response-{grid}": partial(best_response, grid=grid) for grid in effort.grids}
         if pure and is_certain(game):
-            rows |= {f"forward-{cells}": forward(cells) for cells in effort.cells}
-    return rows | ({"trained": trained} if has_opponent(search.policy, game) else {})
+            rows |= {f"forward-{cells}": partial(forward, cells=cells) for cells in effort.cells}
+    if learned_with_somebody(search.policy):
+        here, there = game.options(), search.policy.game.options()
+        if all(there.get(name) == here.get(name) for name in ("setting", "mixture")):  # its adversary means the same
+            rows["trained"] = lambda *_: [Trained(search.policy)]
+    return rows
 
 
-def has_opponent(policy: Any, game: Game) -> bool:
-    """Whether a policy learned with an adversary that means the same in this game."""
-    if not isinstance(policy, Agent) or EVERY[policy.config.algo].deployed == "none":
-        return False
-    return all(policy.game.options().get(name) == game.options().get(name) for name in ("setting", "mixture"))
-
-
-def has_memory(arena: JaxArena) -> bool:
-    """Whether the policy is more than a function of the state, which dynamic programming needs."""
-    return policy_of(arena.policy).fresh() is not None
+def learned_with_somebody(policy: Any) -> bool:
+    return isinstance(policy, Agent) and EVERY[policy.config.algo].deployed != "none"
 
 
 def can_plan(env: Any) -> bool:

@@ -23,9 +23,6 @@ HIDDEN = 8  # units of a small network
 WIDTH = 64  # units of each layer of a deep one
 ARRAYS = ("weights", "low", "high", "scale")
 
-Size = Callable[[int, int], int]
-Act = Callable[[Any, Any, Any, int], Any]
-
 
 class Family(NamedTuple):
     """How many weights there are for so many inputs and outputs, and what is done with them.
@@ -34,12 +31,8 @@ class Family(NamedTuple):
     is the part of the episode that has passed. Arrays are NumPy's or JAX's.
     """
 
-    size: Size
-    act: Act
-
-
-def _constant(weights: Any, obs: Any, phase: Any, outputs: int) -> Any:
-    return weights
+    size: Callable[[int, int], int]
+    act: Callable[[Any, Any, Any, int], Any]
 
 
 def _sequence(weights: Any, obs: Any, phase: Any, outputs: int) -> Any:
@@ -82,7 +75,7 @@ def _deep(weights: Any, obs: Any, phase: Any, outputs: int) -> Any:
 
 
 FAMILIES: dict[str, Family] = {
-    "constant": Family(lambda inputs, outputs: outputs, _constant),
+    "constant": Family(lambda inputs, outputs: outputs, lambda weights, *_: weights),
     "sequence": Family(lambda inputs, outputs: outputs, _sequence),  # or a multiple of it
     "bang-bang": Family(lambda inputs, outputs: (inputs + 1) * outputs, _bang_bang),
     "network": Family(lambda inputs, outputs: (inputs + 1) * HIDDEN + (HIDDEN + 1) * outputs, _network),
@@ -90,9 +83,7 @@ FAMILIES: dict[str, Family] = {
 }
 
 KNOWN: dict[tuple[str, int], tuple[tuple[float, ...], ...]] = {
-    ("inverted-pendulum", 2): tuple(
-        (0, 0, side, 0.4 * side, 0, 0, 0, 0, 0, lift) for side in (1, -1) for lift in (1, -1)
-    ),
+    ("inverted-pendulum", 2): tuple((0, 0, x, 0.4 * x, 0, 0, 0, 0, 0, lift) for x in (1, -1) for lift in (1, -1)),
 }
 """Strong bang-bang feedback by environment and number of components, of the observation in physical units:
 F sign(v + .4 w) sideways, +-F upwards."""
@@ -148,7 +139,6 @@ def respond(family: str, weights: Any, low: Any, high: Any, seen: Any, phase: An
 
 
 def load_member(folder: str | Path) -> Member:
-    """The member of a family that was saved in a folder."""
     meta = read_meta(folder)
     if meta["adversary"] not in FAMILIES:
         raise unknown("family of adversaries", meta["adversary"], FAMILIES)
@@ -157,7 +147,6 @@ def load_member(folder: str | Path) -> Member:
 
 
 def members(game: Game, family: str, rows: Any) -> list[Member]:
-    """The members of a family with these weights."""
     low, high, scale = (np.asarray(x, float) for x in (*game.adversary, game.scale))
     return [Member(family, np.asarray(weights, float), low, high, scale, game.horizon) for weights in rows]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -29,7 +29,7 @@ class Learned(NamedTuple):
 
 
 def learn_adversary(
-    arena: Arena, episodes: int, seed: int, progress: Callable[[int, float], None] | None = None
+    arena: Arena, episodes: int, seed: int, progress: Callable[[int, float], Any] = lambda done, earned: None
 ) -> Learned:
     """`progress` is told the number of episodes that are over, and the return of the last one."""
     game, key, once = arena.env.game, jax.random.key(seed), arena.env.game.scope == "episode"
@@ -38,15 +38,12 @@ def learn_adversary(
     learner, found = begin(players, game.scale, OPTIONS, key), []
     store = memory(episodes * (1 if once else game.horizon), game.observation.size, game.adversary.size)
     for index in range(episodes):
-        exploration = None if index < random else 0.0
+        exploration, luck = None if index < random else 0.0, jax.random.fold_in(key, index)
         arena.act.reset()
-        played = play(
-            arena.env, players, arena.act, learner, store, OPTIONS, exploration, jax.random.fold_in(key, index)
-        )
+        played = play(arena.env, players, arena.act, learner, store, OPTIONS, exploration, luck)
         learner, store = played.learner, played.memory
         found.append((played.earned, learner.networks.actors[0]))
-        if progress is not None:
-            progress(index + 1, played.earned)
+        progress(index + 1, played.earned)
         arena.watch()
     best = min(found[random:] or found, key=lambda pair: pair[0])
     return Learned(*(member(game, "deep", _flat(actor)) for _, actor in (found[-1], best)))
@@ -63,7 +60,7 @@ def practise_once(
     """
     keys, size = jax.random.split(key), players[0].size
     generator = np.random.default_rng(seed := seed_of(keys[0]))
-    (low, high), unit, metrics = (np.asarray(x) for x in env.game.adversary), np.zeros(size), {}
+    box, unit, metrics = env.game.adversary.on_host(), np.zeros(size), {}
 
     def answer(obs: np.ndarray) -> np.ndarray:
         nonlocal unit
@@ -71,7 +68,7 @@ def practise_once(
             unit = generator.uniform(-1, 1, size)
         else:
             unit = on_host(learner)[0](obs, generator.standard_normal(size, np.float32))
-        return low + (unit + 1) / 2 * (high - low)
+        return box.place(unit)
 
     path = list(steps(env, act, answer, seed))
     earned = sum(step.reward for step in path)

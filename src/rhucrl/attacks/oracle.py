@@ -21,6 +21,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from rhucrl.attacks.rollouts import Keys, Policy, mean_return
 from rhucrl.envs.game import JaxGame
 from rhucrl.envs.pendulum import DT, MAX_SPEED, Pendulum, wrap
+from rhucrl.solvers.look_ahead.candidates import agent_candidates, lattice
 
 FINENESS = 5  # points of the fine velocity axis per point of the grid
 
@@ -108,16 +109,9 @@ def fine_axis(game: Pendulum, grid: int) -> FineAxis:
     return FineAxis(MAX_SPEED + 1.01 * reach, FINENESS * grid + 1)
 
 
-def agent_candidates(game: JaxGame, points: int) -> Float[Array, "k q"]:
-    """Evenly spaced actions of a one-dimensional agent."""
-    return game.agent.place(jnp.linspace(-1, 1, points)[:, None])
-
-
 def adversary_candidates(game: JaxGame) -> Float[Array, "c qbar"]:
     """Nine actions over the adversary's box, its vertices among them."""
-    points = {1: 9, 2: 3}[game.adversary.size]
-    axes = [jnp.linspace(-1, 1, points)] * game.adversary.size
-    return game.adversary.place(jnp.stack(jnp.meshgrid(*axes), -1).reshape(-1, game.adversary.size))
+    return game.adversary.place(lattice(game.adversary.size, {1: 9, 2: 3}[game.adversary.size])[:, ::-1])
 
 
 @eqx.filter_jit
@@ -228,7 +222,7 @@ def start_value(game: Pendulum, table: Table) -> float:
 def solve(game: Pendulum, grid: int = 400, agent_points: int = 9) -> Oracle:
     """The value of the game and the agent's max-min policy, by dynamic programming."""
     demand_steps(game, "solve")
-    actions = agent_candidates(game, agent_points)
+    actions = agent_candidates(game.agent, agent_points)
     table, _ = recursion(game, actions[:, None, None], grid, False)
     return Oracle(start_value(game, table), GreedyAgent(game, table, actions), table)
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from rhucrl.algorithms import EVERY, MODEL_FREE
-from rhucrl.attacks.arena import Arena, arena, gains
+from rhucrl.attacks.arena import arena, gains
 from rhucrl.attacks.battery import Trained, is_certain
 from rhucrl.attacks.families import members
 from rhucrl.attacks.learned import Learned, learn_adversary
-from rhucrl.attacks.worst_case import AttackFinding, Nowhere, Shelf, WorstCase, demand_finite, seeds
-from rhucrl.runtime.progress import ShowsProgress
+from rhucrl.attacks.worst_case import AttackFinding, Shelf, WorstCase, demand_finite, seeds
+from rhucrl.runtime.progress import SILENT, ShowsProgress
 
 ATTACKS = {"last": "sac-last", "best": "sac-best"}  # by the names of `Learned`
 EPISODES = 200  # of the paper
@@ -25,23 +25,21 @@ EPISODES = 200  # of the paper
 
 def paper_worst_case(
     policy: Any, env: Any, attack_episodes: int = EPISODES, episodes: int = 10, seed: int = 0,
-    progress: ShowsProgress | None = None, shelf: Shelf | None = None,
+    progress: ShowsProgress = SILENT, shelf: Shelf | None = None,
 ) -> WorstCase:  # fmt: skip
     """The worst case by the paper's protocol, its adversaries replayed on fresh `episodes`; the same for the same seed.
 
     `progress.update(n, text)` is called with how many of the `attack_episodes` are over.
     """
-    shelf, place, fresh = shelf or Nowhere(), arena(policy, env), fresh_seeds(env.game, seed, episodes)
-    if progress is not None:
-        progress.update(0, "nominal")
+    place, fresh = arena(policy, env), fresh_seeds(env.game, seed, episodes)
+    progress.update(0, "nominal")
     calm, findings = tuple(gains(place, None, fresh)), {}
-    kept = {name: found for name in ATTACKS.values() if (found := shelf.get(name)) is not None}
+    kept = {name: found for name in ATTACKS.values() if shelf and (found := shelf.get(name))}
     if len(kept) == len(ATTACKS) or not has_adversary(env.game):
         return WorstCase(calm, kept)
 
     def watch(done: int, earned: float) -> None:
-        if progress is not None:
-            progress.update(done, f"an adversary learns, return {earned:.0f}")
+        progress.update(done, f"an adversary learns, return {earned:.0f}")
 
     clock, before = place.cpu, place.steps
     learned: Learned = learn_adversary(place, attack_episodes, seed, watch)
@@ -49,7 +47,8 @@ def paper_worst_case(
         adversary = getattr(learned, name)
         returns = demand_finite(tuple(gains(place, adversary, fresh)))
         findings[attack] = AttackFinding(adversary, returns, place.steps - before, place.cpu - clock)
-        shelf.put(attack, findings[attack])
+        if shelf:
+            shelf.put(attack, findings[attack])
     return WorstCase(calm, findings)
 
 
@@ -57,18 +56,12 @@ def average(agent: Any, env: Any, episodes: int = 10, seed: int = 0) -> tuple[fl
     """The returns against the adversary that an agent learned with: its network's, random values, or nobody."""
     place, fresh = arena(agent, env), fresh_seeds(env.game, seed, episodes)
     algo = getattr(getattr(agent, "config", None), "algo", None)
-    if algo in MODEL_FREE and MODEL_FREE[algo].adversaries == "sampled":
-        return against_random_values(place, fresh, episodes, seed)
+    if algo in MODEL_FREE and MODEL_FREE[algo].adversaries == "sampled":  # each episode has a value of its own
+        units = np.random.default_rng([seed, 3]).uniform(-1, 1, (episodes, env.game.adversary.size))
+        held = members(env.game, "constant", units)
+        return tuple(gains(place, value, [fresh[i % len(fresh)]])[0] for i, value in enumerate(held))
     learned = algo is not None and EVERY[algo].deployed != "none"
     return tuple(gains(place, Trained(agent) if learned else None, fresh))
-
-
-def against_random_values(place: Arena, fresh: list[int], episodes: int, seed: int) -> tuple[float, ...]:
-    """Each episode with a value of its own, anywhere in the adversary's range."""
-    game = place.env.game
-    units = np.random.default_rng([seed, 3]).uniform(-1, 1, (episodes, game.adversary.size))
-    held = members(game, "constant", units)
-    return tuple(gains(place, value, [fresh[i % len(fresh)]])[0] for i, value in enumerate(held))
 
 
 def fresh_seeds(game: Any, seed: int, episodes: int) -> list[int]:

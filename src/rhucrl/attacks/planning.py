@@ -67,5 +67,4 @@ def load_planner(folder: str | Path) -> PlanningAdversary:
 def planner(game: Game, depth: int, generator: np.random.Generator) -> PlanningAdversary:
     """A planner over some extremes of the adversary's box, which thinks anew when a quarter of its plan is over."""
     units = adversaries.extremes(game.adversary.size, CANDIDATES, generator)
-    low, high = (np.asarray(x, float) for x in game.adversary)
-    return PlanningAdversary(depth, max(1, depth // 4), low + (units + 1) / 2 * (high - low))
+    return PlanningAdversary(depth, max(1, depth // 4), game.adversary.on_host(float).place(units))

@@ -60,13 +60,11 @@ def linearised(env: ZeroSumEnv, difference: float = DIFFERENCE) -> tuple[np.ndar
 
 
 def riccati(a: np.ndarray, b: np.ndarray, state_cost: np.ndarray, action_cost: np.ndarray) -> np.ndarray:
-    """The gain K of the regulator u = -K s that minimises the sum of s'Qs + u'Ru, by iterating to the fixed point."""
-    cost, before = state_cost, np.zeros_like(state_cost)
-    while np.abs(cost - before).max() > 1e-12 * np.abs(cost).max():
-        gain = np.linalg.solve(action_cost + b.T @ cost @ b, b.T @ cost @ a)
-        before, cost = cost, state_cost + a.T @ cost @ (a - b @ gain)
-        cost = (cost + cost.T) / 2
-    return gain
+    """The gain K of the regulator u = -K s that minimises the sum of s'Qs + u'Ru."""
+    from scipy.linalg import solve_discrete_are
+
+    cost = solve_discrete_are(a, b, state_cost, action_cost)
+    return np.linalg.solve(action_cost + b.T @ cost @ b, b.T @ cost @ a)
 
 
 def lqr() -> Linear:
@@ -81,20 +79,15 @@ def cascade() -> Cascade:
     return Cascade(position=0.156, velocity=0.282, lean=0.179, angle=19.3, rate=2.79)
 
 
-def planner(env: ZeroSumEnv) -> Any:
-    """The robust planner with the environment's own dynamics."""
-    from rhucrl.solvers.planner.controller import Planner
-
-    return Planner(env)
-
-
 REFERENCES: dict[str, Callable[[], Any]] = {"lqr": lqr, "cascade": cascade}
 
 
 def reference(name: str, env: ZeroSumEnv) -> Any:
     """The named controller, if it was made for this environment."""
     if name == "planner":
-        return planner(env)
+        from rhucrl.solvers.planner.controller import Planner
+
+        return Planner(env)  # with the environment's own dynamics
     if name not in REFERENCES:
         raise unknown("reference policy", name, [*REFERENCES, "planner"])
     if getattr(env.game, "name", None) != ENVIRONMENT:

@@ -33,11 +33,6 @@ class Constant(eqx.Module):
         return jnp.broadcast_to(self.value, (*obs.shape[:-1], self.value.shape[-1]))
 
 
-def neutral_adversary(game: Game) -> Constant:
-    """The adversary that changes nothing where the game has such an action."""
-    return Constant(game.neutral)
-
-
 @eqx.filter_jit
 def rollout(game: Game, policy: Policy, adversary: Adversary | None, key: PRNGKeyArray) -> Trajectory:
     """One episode of `policy` against `adversary`; `key` draws the start and what probabilistic mixtures execute.
@@ -46,7 +41,7 @@ def rollout(game: Game, policy: Policy, adversary: Adversary | None, key: PRNGKe
     strength.
     """
     if adversary is None:
-        game, adversary = game.nominal(), neutral_adversary(game)
+        game, adversary = game.nominal(), Constant(game.neutral)
     game, agent = demand_jax(game), policy_of(policy)
     start, draws = jax.random.split(key)
     held = adversary(game.observe(game.reset(start)), jnp.int32(0)) if game.scope == "episode" else None
@@ -65,5 +60,4 @@ def episode_return(game: Game, policy: Policy, adversary: Adversary | None, key:
 
 @eqx.filter_jit
 def mean_return(game: Game, policy: Policy, adversary: Adversary | None, keys: Keys) -> Float[Array, ""]:
-    """The mean return over the episodes of `keys`."""
     return jax.vmap(lambda key: episode_return(game, policy, adversary, key))(keys).mean()

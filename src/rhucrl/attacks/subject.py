@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from rhucrl.envs import Mixture, Scope, Setting
+from rhucrl.envs import PLACE, Mixture, Scope, Setting
 from rhucrl.errors import UsageError
 
 if TYPE_CHECKING:
     from rhucrl.envs.zero_sum_env import ZeroSumEnv
-
-PLACE = ("setting", "strength", "scope", "mixture", "horizon")
 
 
 @dataclass(frozen=True)

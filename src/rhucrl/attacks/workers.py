@@ -88,11 +88,8 @@ def work(subject: dict[str, Any]) -> None:
         asked, clock, steps = json.loads(line), time.process_time(), arena.steps
         try:
             ((played,),) = arena.play([revived(env.game, asked["adversary"])], [asked["seed"]])
-            answer: dict[str, Any] = {
-                "played": played,
-                "steps": arena.steps - steps,
-                "cpu": time.process_time() - clock,
-            }
+            spent = {"steps": arena.steps - steps, "cpu": time.process_time() - clock}
+            answer: dict[str, Any] = {"played": played, **spent}
         except UsageError as error:
             answer = {"failed": str(error)}
         print(json.dumps(answer), flush=True)

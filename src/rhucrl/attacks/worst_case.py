@@ -11,22 +11,25 @@ import math
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from rhucrl.attacks.arena import Adversary, Help, arena, gains, score
+from rhucrl.attacks.arena import arena, gains, score
 from rhucrl.attacks.battery import AttackSearch, Effort, Trained, battery, is_certain, lattice
 from rhucrl.attacks.families import Member, load_member, members
 from rhucrl.attacks.planning import PlanningAdversary, load_planner
 from rhucrl.envs.game import Game, JaxGame
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.errors import UsageError, unknown
-from rhucrl.runtime.progress import ShowsProgress
+from rhucrl.runtime.progress import SILENT, ShowsProgress
 from rhucrl.statistics import Estimate, estimate
 from rhucrl.storage.trees import read_meta
+
+if TYPE_CHECKING:
+    from rhucrl.attacks.workers import Workers
 
 Budget = Literal["quick", "standard", "thorough"]
 
@@ -133,16 +136,6 @@ class Shelf(Protocol):
     def put(self, name: str, finding: AttackFinding) -> None: ...
 
 
-class Nowhere:
-    """Nothing is kept."""
-
-    def get(self, name: str) -> AttackFinding | None:
-        return None
-
-    def put(self, name: str, finding: AttackFinding) -> None:
-        pass
-
-
 def seeds(seed: int, purpose: int, count: int) -> list[int]:
     """Seeds of episodes: of searches (purpose 0) and of replays (purpose 1)."""
     return [int(x) for x in np.random.SeedSequence([seed, purpose]).generate_state(count)]
@@ -158,8 +151,8 @@ def effort_of(game: Game, budget: Budget, episodes: int | None = None) -> Effort
 
 
 def worst_case(
-    policy: Any, env: Any, budget: Budget = "quick", seed: int = 0, progress: ShowsProgress | None = None,
-    shelf: Shelf | None = None, clip: bool = False, only: Sequence[str] = (), workers: Help | None = None,
+    policy: Any, env: Any, budget: Budget = "quick", seed: int = 0, progress: ShowsProgress = SILENT,
+    shelf: Shelf | None = None, clip: bool = False, only: Sequence[str] = (), workers: Workers | None = None,
     episodes: int | None = None,
 ) -> WorstCase:  # fmt: skip
     """The worst return of `policy` in `env` that the attacks of a budget find; the same for the same seed.
@@ -172,23 +165,21 @@ def worst_case(
     """
     env = ZeroSumEnv(env) if isinstance(env, JaxGame) else env
     effort, findings, doing = effort_of(getattr(env, "game", env), budget, episodes), {}, ["nominal"]
-    shelf = shelf or Nowhere()
 
     def watch() -> None:
-        if progress is not None:
-            progress.update(len(findings), f"{doing[0]}, {place.steps} steps")
+        progress.update(len(findings), f"{doing[0]}, {place.steps} steps")
 
     place = arena(policy, env, clip, watch, workers)
-    search, fresh = (
-        AttackSearch(place, effort, policy, seeds(seed, 0, effort.seen), seed),
-        seeds(seed, 1, effort.unseen),
-    )
+    search = AttackSearch(place, effort, policy, seeds(seed, 0, effort.seen), seed)
+    fresh = seeds(seed, 1, effort.unseen)
     calm = tuple(gains(place, None, fresh))
     for name, attack in chosen(battery(search), only).items():
         doing[0] = name
-        if (found := shelf.get(name)) is None:
+        found = shelf.get(name) if shelf else None
+        if found is None:
             found = carried_out(search, attack, fresh, np.random.default_rng([seed, zlib.crc32(name.encode())]))
-            shelf.put(name, found)
+            if shelf:
+                shelf.put(name, found)
         findings[name] = found
         watch()
     return WorstCase(calm, findings)
@@ -250,15 +241,9 @@ def sweep_parameter(
     low, high = between or (np.asarray(x) for x in env.game.adversary)
     units = lattice(env.game.adversary.size, points**env.game.adversary.size)
     values = low + (units + 1) / 2 * (np.asarray(high) - low)
-    held = members(env.game, "constant", [unit_of(env.game, value) for value in values])
+    held = members(env.game, "constant", env.game.adversary.on_host(float).unit(values))
     rows = [[played.gain for played in row] for row in place.play(held, fresh)]
     return ParameterSweep(values, np.asarray(rows))
-
-
-def unit_of(game: Game, value: np.ndarray) -> np.ndarray:
-    """Where in [-1, 1] an action lies in the adversary's box."""
-    low, high = (np.asarray(x, float) for x in game.adversary)
-    return 2 * (value - low) / np.where(high > low, high - low, 1.0) - 1
 
 
 def load_adversary(folder: str | Path) -> Member | PlanningAdversary | Trained:
@@ -271,8 +256,3 @@ def load_adversary(folder: str | Path) -> Member | PlanningAdversary | Trained:
 
         return Trained(load(folder))
     return load_planner(folder) if kind == "planner" else load_member(folder)
-
-
-__all__ = [
-    "Adversary", "AttackFinding", "WorstCase", "load_adversary", "rounds", "sweep", "sweep_parameter", "worst_case",
-]  # fmt: skip

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -56,24 +57,18 @@ class Evaluate:
     """mass=LOW:HIGH:COUNT, of a run in the parameter setting: returns at so many values of the closed range and at the
     worst value that a search finds; with a plot, sweep.png in the run's folder."""
 
-    @property
-    def run_dir(self) -> Path:
-        """The run to sweep."""
-        if len(self.runs) != 1:
-            raise UsageError(f"--sweep is for one run, here are {len(self.runs)}: name one, or sweep each")
-        return self.runs[0]
-
     def run(self) -> int:
         if self.sweep is None:
             from rhucrl.cli.evaluate import evaluate
 
             return evaluate(self)
-        if not (self.run_dir / "config.json").exists() and not (self.run_dir / "meta.json").exists():
-            raise UsageError(f"{self.run_dir} is no run and no policy: --sweep is for one run, name it")
-        return self._sweep(*self.meet(self.run_dir), *parsed_sweep(self.sweep))
+        if len(self.runs) != 1:
+            raise UsageError(f"--sweep is for one run, here are {len(self.runs)}: name one, or sweep each")
+        if not any((self.runs[0] / name).exists() for name in ("config.json", "meta.json")):
+            raise UsageError(f"{self.runs[0]} is no run and no policy: --sweep is for one run, name it")
+        return self._sweep(*self.meet(self.runs[0]), *parsed_sweep(self.sweep))
 
     def meet(self, run: Path) -> tuple[Any, ZeroSumEnv]:
-        """A run's agent, and its environment."""
         return Subject(str(run), env=self.env, trust=self.trust, budget_ms=self.budget_ms).meet()
 
     def _sweep(self, agent: Any, env: ZeroSumEnv, name: str, low: float, high: float, count: int) -> int:
@@ -88,14 +83,14 @@ class Evaluate:
         if not least - 1e-6 <= low < high <= most + 1e-6:
             raise UsageError(f"--sweep goes from {low:g} to {high:g}; the run's range is {least:.4g} to {most:.4g}")
         values = np.linspace(low, high, count)
-        samples, worst, returns = swept(agent, env, values, self.seed, f"sweep {self.run_dir}")
+        (run,) = self.runs
+        samples, worst, returns = swept(agent, env, values, self.seed, f"sweep {run}")
         rows = [(f"{value:.4g}", mean_of(row)) for value, row in zip(values, samples, strict=True)]
-        print_table(str(self.run_dir), (name, "return"), rows)
+        print_table(str(run), (name, "return"), rows)
         print(f"the worst {name} from {low:g} to {high:g} that a search found is {worst:.4g}: {mean_of(returns)}")
-        known = vars(agent.config) if hasattr(agent, "config") else {"algo": Path(self.run_dir).name, "seed": self.seed}
+        known = vars(agent.config) if hasattr(agent, "config") else {"algo": run.name, "seed": self.seed}
         config = {"env": "pendulum", **known, **env.game.options()}
-        path = Path(self.run_dir) / "sweep.png"
-        print(plot_sweep(path, name, values, samples, (worst, float(np.mean(returns))), config))
+        print(plot_sweep(run / "sweep.png", name, values, samples, (worst, float(np.mean(returns))), config))
         return 0
 
 
@@ -109,7 +104,7 @@ def swept(agent: Any, env: ZeroSumEnv, values: np.ndarray, seed: int, label: str
     from rhucrl.attacks.arena import arena
     from rhucrl.attacks.battery import AttackSearch, zoom
     from rhucrl.attacks.families import members
-    from rhucrl.attacks.worst_case import carried_out, effort_of, seeds, unit_of
+    from rhucrl.attacks.worst_case import carried_out, effort_of, seeds
     from rhucrl.runtime.progress import Progress
 
     game, effort = env.game, effort_of(env.game, "standard")
@@ -117,11 +112,11 @@ def swept(agent: Any, env: ZeroSumEnv, values: np.ndarray, seed: int, label: str
     episodes = len(values) * len(fresh) + (points + 1) * (effort.zooms + 1) * effort.seen
     with Progress(episodes * game.horizon, label) as progress:
         place = arena(agent, env, watch=lambda: progress.update(place.steps, "steps"))
-        units = unit_of(game, values[:, None])
+        units = game.adversary.on_host(float).unit(values[:, None])
         played = place.play(members(game, "constant", units), fresh)
         samples = [[episode.gain for episode in row] for row in played]
         search = AttackSearch(place, effort, agent, seeds(seed, 0, effort.seen), seed)
-        within = zoom(points, units[0, 0], units[-1, 0])
+        within = partial(zoom, points=points, low=units[0, 0], high=units[-1, 0])
         found = carried_out(search, within, fresh, np.random.default_rng(seed))
     value = float(found.adversary(env.neutral, 0)[0])
     worst, returns = min([*zip(values.tolist(), samples, strict=True), (value, found.returns)], key=lambda x: sum(x[1]))

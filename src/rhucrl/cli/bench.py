@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rhucrl.errors import UsageError
+from rhucrl.cli.mistakes import demand_folder, demand_least
 from rhucrl.runtime.processes import own_cores, pin
 from rhucrl.runtime.tables import print_table
 
@@ -23,10 +23,8 @@ class Bench:
     """Write the results there as JSON."""
 
     def run(self) -> int:
-        if self.rounds < 1:
-            raise UsageError(f"--rounds is {self.rounds}; it must be at least 1")
-        if self.output and not self.output.absolute().parent.is_dir():
-            raise UsageError(f"--output {self.output}: there is no folder {self.output.absolute().parent}")
+        demand_least(self, rounds=1)
+        demand_folder(self.output)
         pin(0, own_cores()[-1])  # before JAX counts the cores
         from rhucrl.experiments.bench import bench
         from rhucrl.runtime.compilation import enable_cache

@@ -9,6 +9,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from rhucrl.attacks.subject import Subject
+from rhucrl.cli.mistakes import demand_least
 from rhucrl.errors import UsageError, unknown
 
 AGAINST = ("none", "learned", "worst")
@@ -24,8 +25,7 @@ class CheckEnv:
     """Random steps to look at."""
 
     def run(self) -> int:
-        if self.steps < 1:
-            raise UsageError(f"--steps is {self.steps}; it must be at least 1")
+        demand_least(self, steps=1)
         if ":" not in self.env:
             raise UsageError(f"{self.env!r} names no function: write module:make, the function that returns it")
         from rhucrl.envs import imported
@@ -68,9 +68,11 @@ class Video(Subject):
         names = [Path(one).name for one in self.against]
         if twice := {name for name in names if names.count(name) > 1}:
             raise UsageError(f"two adversaries are called {twice.pop()}: film one at a time, each with its --output")
-        from rhucrl.experiments.video import demand_imageio, film, learned_with_somebody
+        from rhucrl.experiments.video import demand_imageio, film
 
         demand_imageio()  # before anything that takes time
+        from rhucrl.attacks.battery import learned_with_somebody
+
         policy, env = self.meet()
         against = self.against or ("learned" if learned_with_somebody(policy) else "none",)
         folder = Path(self.policy) if self.env is None else Path()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from rhucrl.attacks.foreign import fingerprint
 from rhucrl.attacks.paper import ATTACKS, EPISODES, average, has_adversary, paper_worst_case
 from rhucrl.attacks.worst_case import Shelf, WorstCase, rounds, worst_case
 from rhucrl.cli.attack import Evaluate, mean_of
+from rhucrl.cli.mistakes import demand_least
 from rhucrl.errors import UsageError
 from rhucrl.runtime.progress import Progress
 from rhucrl.runtime.tables import print_table
@@ -42,7 +44,6 @@ class Judged(NamedTuple):
         return {"nominal": self.case.calm, "average": self.average, "worst case": self.case.returns, **both}
 
     def record(self) -> dict[str, Any]:
-        """All numbers, as JSON."""
         attacks = {name: found.returns for name, found in self.case.findings.items()}
         return {"run": str(self.policy.folder), "config": self.policy.config, "nominal": self.case.calm,
                 "average": self.average, "attacks": attacks, "worst": self.case.worst,
@@ -50,7 +51,7 @@ class Judged(NamedTuple):
 
 
 def evaluate(command: Evaluate) -> int:
-    _check(command)
+    command = _completed(command)
     if command.json is not None:  # before hours pass
         with explained(command.json):
             command.json.parent.mkdir(parents=True, exist_ok=True)
@@ -65,14 +66,14 @@ def evaluate(command: Evaluate) -> int:
         _show(command, label or title, group, means[-1])
     print(_legend(command))
     if command.json is not None:
-        asked = {"protocol": command.protocol, "budget": _budget(command), "attack_episodes": _attack_episodes(command),
-                 "seed": command.seed, "episodes": command.episodes}  # fmt: skip
+        runs = [one.record() for one in judged]
         with explained(command.json):
-            write_file(command.json, dump({**asked, "runs": [one.record() for one in judged], "means": means}, 1))
+            write_file(command.json, dump({**_asked(command), "runs": runs, "means": means}, 1))
     return 0
 
 
-def _check(command: Evaluate) -> None:
+def _completed(command: Evaluate) -> Evaluate:
+    """With the budget or the number of episodes that its protocol has by default."""
     paper = command.protocol == "paper"
     if not command.runs:
         raise UsageError("evaluate needs a RUN: name a run's folder, or a folder of runs")
@@ -82,17 +83,14 @@ def _check(command: Evaluate) -> None:
         raise UsageError("--attack-episodes belongs to --protocol paper: --budget is for the battery")
     if command.json is not None and command.json.is_dir():
         raise UsageError(f"--json {command.json} is a folder: name a file in it")
-    for name in ("episodes", "attack_episodes"):
-        if (given := getattr(command, name)) is not None and given < 1:
-            raise UsageError(f"--{name.replace('_', '-')} is {given}; it must be at least 1")
+    demand_least(command, episodes=1, attack_episodes=1)
+    if paper:
+        return dataclasses.replace(command, attack_episodes=command.attack_episodes or EPISODES)
+    return dataclasses.replace(command, budget=command.budget or "quick")
 
 
-def _budget(command: Evaluate) -> Any:
-    return None if command.protocol == "paper" else command.budget or "quick"
-
-
-def _attack_episodes(command: Evaluate) -> int | None:
-    return (command.attack_episodes or EPISODES) if command.protocol == "paper" else None
+def _asked(command: Evaluate) -> dict[str, Any]:
+    return {name: getattr(command, name) for name in ("protocol", "budget", "attack_episodes", "seed", "episodes")}
 
 
 def _policies(given: Sequence[Path]) -> list[PolicyFolder]:
@@ -119,12 +117,13 @@ def _judge(command: Evaluate, policy: PolicyFolder, place: str) -> Judged:
     agent, env = command.meet(policy.folder)
     seed, episodes, shelf = command.seed, command.episodes, _shelf(command, policy, env)
     paper = command.protocol == "paper" or not has_adversary(env.game)  # which nobody needs to attack
-    total = _attack_episodes(command) or 1 if paper else rounds(agent, env, _budget(command))
+    budget: Any = command.budget
+    total = command.attack_episodes or 1 if paper else rounds(agent, env, budget)
     with Progress(total + 1, f"evaluate {policy.folder} ({place})") as progress:
         if paper:
             case = paper_worst_case(agent, env, total, episodes, seed, progress, shelf)
         else:
-            case = worst_case(agent, env, _budget(command), seed, progress, shelf, episodes=episodes)
+            case = worst_case(agent, env, budget, seed, progress, shelf, episodes=episodes)
         progress.update(total, "against the adversary it learned with")
         learned = average(agent, env, episodes, seed)
         progress.update(total + 1, f"worst case {case.worst:.1f}")
@@ -136,11 +135,9 @@ def _shelf(command: Evaluate, policy: PolicyFolder, env: Any) -> Shelf | None:
 
     The policy's fingerprint is a part of the name: when a run has gone on, its policy is judged anew.
     """
-    if _budget(command) == "quick" or not has_adversary(env.game):
+    if command.budget == "quick" or not has_adversary(env.game):
         return None
-    mark = fingerprint(str(policy.folder)) or 0
-    task = {"protocol": command.protocol, "budget": _budget(command), "attack_episodes": _attack_episodes(command),
-            "seed": command.seed, "episodes": command.episodes, "budget_ms": command.budget_ms}  # fmt: skip
+    mark, task = fingerprint(str(policy.folder)) or 0, {**_asked(command), "budget_ms": command.budget_ms}
     return Folder(folder_of(str(policy.folder), [*task.values(), f"{mark:08x}"]), {**task, "fingerprint": mark})
 
 
@@ -154,9 +151,10 @@ def _means(command: Evaluate, group: Sequence[Judged]) -> dict[str, dict[str, fl
 def _show(command: Evaluate, title: str, group: Sequence[Judged], means: Mapping[str, Any]) -> None:
     names = list(dict.fromkeys(name for one in group for name in one.columns(command.protocol)))
     rows, width = [], len(names) + (1 if command.protocol == "paper" else 2)  # the paper has one attack only
+    cell = mean_of if len(group) == 1 else lambda returns: f"{sum(returns) / len(returns):.1f}"
     for one in group:
         columns = one.columns(command.protocol)
-        cells = [_cell(columns[name], alone=len(group) == 1) if name in columns else "" for name in names]
+        cells = [cell(columns[name]) if name in columns else "" for name in names]
         rows.append([one.policy.name, *cells, one.case.attack][:width])
     if len(group) > 1:
         spans = [f"[{means[x]['low']:.1f}, {means[x]['high']:.1f}]" if x in means else "" for x in names]
@@ -166,12 +164,7 @@ def _show(command: Evaluate, title: str, group: Sequence[Judged], means: Mapping
     print_table(title, ("run", *names, "found by")[:width], rows)
 
 
-def _cell(returns: Sequence[float], alone: bool) -> str:
-    """A run's mean; of a single run with its interval over episodes."""
-    return mean_of(returns) if alone else f"{sum(returns) / len(returns):.1f}"
-
-
 def _legend(command: Evaluate) -> str:
-    learned = f"the last and the best adversary of {_attack_episodes(command)} episodes of soft actor-critic"
-    attack = learned if command.protocol == "paper" else f"all attacks of the budget {_budget(command)}"
+    learned = f"the last and the best adversary of {command.attack_episodes} episodes of soft actor-critic"
+    attack = learned if command.protocol == "paper" else f"all attacks of the budget {command.budget}"
     return f"average: against the adversary of training; worst case: the lowest of {attack}, and nobody"

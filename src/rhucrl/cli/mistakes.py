@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Any
 
-from rhucrl.errors import unknown
+from rhucrl.errors import UsageError, unknown
+
+
+def demand_least(command: Any, **least: float) -> None:
+    """Each of these options is at least so much, if it is given."""
+    for name, value in least.items():
+        if (given := getattr(command, name)) is not None and given < value:
+            raise UsageError(f"--{name.replace('_', '-')} is {given}; it must be at least {value}")
+
+
+def demand_folder(output: Path | None) -> None:
+    """A result can be written there, if it shall be."""
+    if output and not output.absolute().parent.is_dir():
+        raise UsageError(f"--output {output}: there is no folder {output.absolute().parent}")
 
 
 def one_line(box: str) -> str:

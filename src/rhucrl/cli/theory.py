@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from tyro.conf import OmitSubcommandPrefixes, subcommand
 
 from rhucrl.cli.attack import RunFolder
+from rhucrl.cli.mistakes import demand_folder, demand_least
 from rhucrl.errors import UsageError
 from rhucrl.runtime.tables import print_table
 
@@ -51,14 +52,10 @@ class Verify:
     """Write all results there as JSON."""
 
     def run(self) -> int:
-        least = {"norm": 1e-9, "noise": 0, "lengthscale": 1e-9, "horizon": 1, "episodes": 4, "draws": 2, "seed": 0}
-        for name, value in least.items():
-            if getattr(self, name) < value:
-                raise UsageError(f"--{name} is {getattr(self, name)}; it must be at least {value}")
+        demand_least(self, norm=1e-9, noise=0, lengthscale=1e-9, horizon=1, episodes=4, draws=2, seed=0)
         if not 0 < self.delta < 1:
             raise UsageError(f"--delta is {self.delta}; it must lie between 0 and 1")
-        if self.output and not self.output.absolute().parent.is_dir():
-            raise UsageError(f"--output {self.output}: there is no folder {self.output.absolute().parent}")
+        demand_folder(self.output)
         from rhucrl.runtime.progress import Progress
         from rhucrl.storage.trees import dump
         from rhucrl.theory.verify import Setup, verify
@@ -81,10 +78,9 @@ class Verify:
                 for w in ({**cover}, *cover["narrower"])]  # fmt: skip
         title = f"intervals that held at every state, action and episode (asked: {cover['asked']:g} of the draws)"
         print_table(title, ("interval", "draws", "share, 95 % interval"), rows)
-        tested = [
-            (r["inequality"], f"{r['tested']}", f"{r['failed']}", f"{r['to_spare']:.3g}") for r in found["inequalities"]
-        ]
-        print_table("episodes", ("inequality", "tested", "failed", "least to spare"), tested)
+        rows = [(r["inequality"], str(r["tested"]), str(r["failed"]), f"{r['to_spare']:.3g}")
+                for r in found["inequalities"]]  # fmt: skip
+        print_table("episodes", ("inequality", "tested", "failed", "least to spare"), rows)
         quarters = [(name.replace("_", " "), interval(regret[name], ".4f")) for name in
                     ("first_quarter", "last_quarter", "difference")]  # fmt: skip
         print_table("robust regret per episode", ("episodes", "mean over draws, 95 % interval"), quarters)

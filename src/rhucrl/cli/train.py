@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import re
 import shlex
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,7 +15,7 @@ from tyro.conf import Positional, Suppress, arg
 from rhucrl.cli.attack import RunFolder
 from rhucrl.cli.fields import field_texts
 from rhucrl.config import TrainConfig, every_option, flat, options_with
-from rhucrl.envs import ACTION_COST, HORIZON, STRENGTH
+from rhucrl.envs import ACTION_COST, HORIZON, PLACE, STRENGTH
 from rhucrl.errors import UsageError
 from rhucrl.options import MODELS, PARTS, SOLVERS, options_of
 from rhucrl.presets import Speed
@@ -105,8 +103,7 @@ class TrainCommand:
         from rhucrl.envs import imported
         from rhucrl.envs.wrap import adopt
 
-        names = ("setting", "strength", "scope", "mixture", "horizon")
-        place = [options.get(name) for name in names]
+        place = [options.get(name) for name in PLACE]
         return adopt(options["env"], imported(options["env"]), *place, plain="adversarial").game.options()
 
     def _folder(self, config: TrainConfig) -> Path:
@@ -118,10 +115,8 @@ class TrainCommand:
     def _run_each(self, folders: dict[int, Path]) -> int:
         interrupts.advise(lambda: _how_to_resume(*folders.values()))
         start = [sys.executable, "-m", "rhucrl", "train", self.env, *self._flags()]
-        commands = {
-            f"seed {seed}": [*start, "--seeds", str(seed), "--run-dir", str(folder)] for seed, folder in folders.items()
-        }
-        return _side_by_side(commands)
+        own = {f"seed {seed}": ["--seeds", str(seed), "--run-dir", str(at)] for seed, at in folders.items()}
+        return _side_by_side({name: [*start, *options] for name, options in own.items()})
 
     def _flags(self) -> list[str]:
         """What was typed, again."""
@@ -171,12 +166,8 @@ def command_with(options: dict[str, tuple[Any, Any, str]]) -> type[TrainCommand]
 
 def _place() -> dict[str, tuple[Any, Any, str]]:
     """The options of every run, and which model and solver it has."""
-    texts, hidden = field_texts(TrainConfig), ("env", "seed")
-    place = {
-        name: (its.hint, its.default, texts[name])
-        for name, its in options_of(TrainConfig).items()
-        if name not in hidden
-    }
+    texts, top = field_texts(TrainConfig), options_of(TrainConfig)
+    place = {name: (its.hint, its.default, texts[name]) for name, its in top.items() if name not in ("env", "seed")}
     model = (
         "A learned model, an ensemble or (small systems) a Gaussian process, or the true dynamics (to test the solver)."
     )
@@ -280,7 +271,8 @@ def _train(config: TrainConfig, folder: Path, tensorboard: bool, profiled: bool,
         _resume(folder, trust=True)  # the environment was named by whoever typed the command
     else:
         label = f"{config.algo} {config.env} seed {config.seed}"
-        with _resumable(folder), Progress(config.episodes, label) as progress:
+        interrupts.advise(lambda: _how_to_resume(folder))
+        with Progress(config.episodes, label) as progress:
             training.train(config, folder, progress)
     if profiled:
         _print_profile(folder)
@@ -297,7 +289,8 @@ def _resume(folder: Path, episodes: int | None = None, env: str | None = None, t
         show_warning(f"the run began with {name} {was}, this is {now}: numbers may differ")
     keep_compiled()
     label = f"{run.config['algo']} {run.config['env']}"
-    with _resumable(folder), Progress(episodes or run.config["episodes"], label) as progress:
+    interrupts.advise(lambda: _how_to_resume(folder))
+    with Progress(episodes or run.config["episodes"], label) as progress:
         place = training.env_named(run.config, env)
         training.resume(folder, episodes=episodes, progress=progress, env=place, trust=trust)
 
@@ -339,12 +332,6 @@ def _print_profile(folder: Path) -> None:
     (folder / "profile.json").write_bytes(dump({name: round(seconds, 3) for name, seconds in spent.items()}, 1))
     rows = [(name, f"{seconds:.1f}", f"{seconds / total:.1%}") for name, seconds in spent.items()]
     print_table("where the CPU seconds went", ("phase", "seconds", "share"), rows)
-
-
-@contextlib.contextmanager
-def _resumable(folder: Path) -> Iterator[None]:
-    interrupts.advise(lambda: _how_to_resume(folder))
-    yield
 
 
 def _how_to_resume(*folders: Path) -> str:

@@ -36,18 +36,14 @@ STRENGTH: dict[str, dict[str, float]] = {
 ACTION_COST: dict[str, float] = {"dense": 0.001, "sparse": 0.05}
 HORIZON: dict[str, int] = {"pendulum": 200} | {name: row.horizon for name, row in ROBOTS.items()}
 MIXED = ("action",)
+PLACE = ("setting", "strength", "scope", "mixture", "horizon")  # options of `make` that environments of one's own have
 
 
 def make(
-    name: str = "pendulum",
-    setting: Setting | None = None,
-    strength: float | None = None,
-    scope: Scope | None = None,
-    mixture: Mixture | None = None,
-    reward: Reward = "dense",
-    action_cost: float | None = None,
+    name: str = "pendulum", setting: Setting | None = None, strength: float | None = None, scope: Scope | None = None,
+    mixture: Mixture | None = None, reward: Reward = "dense", action_cost: float | None = None,
     horizon: int | None = None,
-) -> ZeroSumEnv:
+) -> ZeroSumEnv:  # fmt: skip
     """The named environment in one of the paper's settings; `.game` is the game itself.
 
     Where a value is None the environment and the setting choose it. Setting: `none`. Strength: of the pendulum 0.2
@@ -63,11 +59,9 @@ def make(
 
         return adopt(name, imported(name), setting, strength, scope, mixture, horizon)
     setting = setting or "none"
-    demand_member("environment", name, NAMES)
-    demand_member("setting", setting, Setting)
-    demand_member("reward", reward, Reward)
-    demand_member("scope", scope or "step", Scope)
-    demand_member("mixture", mixture or "noisy", Mixture)
+    if name not in NAMES:
+        raise unknown("environment", str(name), NAMES)
+    demand_choices(setting, scope, mixture, reward)
     if mixture is not None and setting not in MIXED:
         raise UsageError(
             f"setting {setting!r} has no mixture: leave mixture={mixture!r} out, or choose setting='action'"
@@ -94,16 +88,8 @@ def make(
     from rhucrl.envs.pendulum import Pendulum
     from rhucrl.envs.zero_sum_env import ZeroSumEnv
 
-    return ZeroSumEnv(
-        Pendulum(
-            strength=jnp.float32(strength),
-            scope=scope,
-            horizon=int(horizon),
-            kind=mixture or setting,  # type: ignore[arg-type]
-            rewards=reward,
-            action_cost=float(action_cost),
-        )
-    )
+    kind: Any = mixture or setting
+    return ZeroSumEnv(Pendulum(jnp.float32(strength), scope, int(horizon), kind, reward, float(action_cost)))
 
 
 def imported(name: str) -> Any:
@@ -122,10 +108,12 @@ def imported(name: str) -> Any:
     return maker()
 
 
-def demand_member(kind: str, given: Any, choices: Any) -> None:
-    known = get_args(choices) or choices
-    if given not in known:
-        raise unknown(kind, str(given), known)
+def demand_choices(setting: str, scope: str | None, mixture: str | None, reward: str = "dense") -> None:
+    kinds = {"setting": (setting, Setting), "reward": (reward, Reward), "scope": (scope or "step", Scope),
+             "mixture": (mixture or "noisy", Mixture)}  # fmt: skip
+    for kind, (given, choices) in kinds.items():
+        if given not in get_args(choices):
+            raise unknown(kind, str(given), get_args(choices))
 
 
 def demand_strength(family: str, setting: str, strength: float) -> float:

@@ -33,6 +33,10 @@ class Finding(NamedTuple):
     text: str
 
 
+def wrong(text: str) -> Finding:
+    return Finding("wrong", text)
+
+
 class Row(NamedTuple):
     """One step of the environment itself."""
 
@@ -48,16 +52,15 @@ class Row(NamedTuple):
 def check_env(env: Any, steps: int = STEPS) -> list[Finding]:
     """What there is to say about a Gymnasium environment, or about a game made by `wrap` or `make`."""
     if not isinstance(env, gym.Env):
-        text = f"this is a {type(env).__name__}, not a Gymnasium environment: inherit from gymnasium.Env"
-        return [Finding("wrong", text)]
+        return [wrong(f"this is a {type(env).__name__}, not a Gymnasium environment: inherit from gymnasium.Env")]
     base = _base(env)
-    findings = [Finding("wrong", text) for text in space_problems(base)]
-    if findings:
-        return findings
+    if problems := space_problems(base):
+        return [*map(wrong, problems)]
     try:
         rows = _record(base, steps)
     except _BrokenError as broken:
-        return [Finding("wrong", str(broken))]
+        return [wrong(str(broken))]
+    findings: list[Finding] = []
     for checks in ((_types,), (_values, _ends, _seeds)):
         findings += [finding for check in checks for finding in check(base, rows)]
         if any(finding.kind == "wrong" for finding in findings):
@@ -67,7 +70,7 @@ def check_env(env: Any, steps: int = STEPS) -> list[Finding]:
         for check in (_known, _neutral):
             findings += check(game, base, steps)
     except (UsageError, SimulationError) as error:
-        findings.append(Finding("wrong", str(error)))
+        findings.append(wrong(str(error)))
     return findings
 
 
@@ -123,7 +126,7 @@ def _values(env: gym.Env, rows: list[Row]) -> Iterator[Finding]:
     space: Any = env.observation_space
     for row in rows:
         if row.following.shape != space.shape:
-            yield Finding("wrong", f"an observation has shape {row.following.shape}, the space {space.shape}")
+            yield wrong(f"an observation has shape {row.following.shape}, the space {space.shape}")
             return
     obs, rewards = np.stack([row.following for row in rows]), np.array([float(row.reward) for row in rows])
     for what, values in (("observation", obs), ("reward", rewards)):
@@ -131,34 +134,32 @@ def _values(env: gym.Env, rows: list[Row]) -> Iterator[Finding]:
         if bad.any():
             row = rows[int(bad.argmax())]
             value = row.following.tolist() if what == "observation" else row.reward
-            yield Finding("wrong", f"not every {what} is finite: step {row.time} of an episode gives {value}")
+            yield wrong(f"not every {what} is finite: step {row.time} of an episode gives {value}")
     beyond = np.maximum(np.maximum(space.low - obs, obs - space.high), 0)
     if np.isfinite(obs).all() and beyond.max() > 1e-6:
         step, entry = np.unravel_index(beyond.argmax(), beyond.shape)
-        yield Finding(
-            "wrong",
+        yield wrong(
             f"entry {entry} of an observation is {obs[step, entry]:.6g}, outside its space "
             f"[{space.low[entry]:.6g}, {space.high[entry]:.6g}]: widen the space, predictions are clipped to it",
         )
     dtype = np.asarray(rows[0].following).dtype
     if dtype != space.dtype:
-        yield Finding("wrong", f"observations are {dtype}, their space is {space.dtype}: make them the same")
+        yield wrong(f"observations are {dtype}, their space is {space.dtype}: make them the same")
 
 
 def _types(env: gym.Env, rows: list[Row]) -> Iterator[Finding]:
     row = rows[0]
     for name in ("terminated", "truncated"):
         if not isinstance(getattr(row, name), (bool, np.bool_)):
-            yield Finding("wrong", f"{name} is a {type(getattr(row, name)).__name__}, not a bool")
+            yield wrong(f"{name} is a {type(getattr(row, name)).__name__}, not a bool")
     if np.ndim(row.reward) != 0:
-        yield Finding("wrong", f"the reward has shape {np.shape(row.reward)}: it has to be a number")
+        yield wrong(f"the reward has shape {np.shape(row.reward)}: it has to be a number")
 
 
 def _ends(env: gym.Env, rows: list[Row]) -> Iterator[Finding]:
     ended, cut = ([row.time for row in rows if getattr(row, name)] for name in ("terminated", "truncated"))
     if len(ended) >= 3 and len(set(ended)) == 1 and ended[0] > 1:
-        yield Finding(
-            "wrong",
+        yield wrong(
             f"all {len(ended)} episodes ended with terminated=True after exactly {ended[0]} steps: a time limit is "
             "truncated=True, because the value of the last state is not zero",
         )
@@ -179,14 +180,11 @@ def _seeds(env: gym.Env, rows: list[Row]) -> Iterator[Finding]:
 
     first, second = play(3), play(3)
     if not np.array_equal(first[0][0], second[0][0], equal_nan=True):
-        yield Finding(
-            "wrong", "reset(seed=3) gives different starts: call super().reset(seed=seed), draw from self.np_random"
-        )
+        yield wrong("reset(seed=3) gives different starts: call super().reset(seed=seed), draw from self.np_random")
         return
     for step, (one, other) in enumerate(zip(first, second, strict=False)):
         if not np.array_equal(np.append(*one), np.append(*other), equal_nan=True):
-            yield Finding(
-                "wrong",
+            yield wrong(
                 f"after the same reset(seed=3) and the same actions step {step} differs by "
                 f"{np.abs(one[0] - other[0]).max():.3g}: draw from self.np_random, and let reset clear the whole state",
             )
@@ -201,17 +199,12 @@ def _known(env: ZeroSumEnv, base: gym.Env, steps: int) -> Iterator[Finding]:
     transitions, rewards, ends = _played(env, steps)
     with jax.enable_x64(True):
         arrays = [jnp.asarray(x) for x in transitions]
-        answers = {
-            name: (truth, _answer(name, function, inputs, len(rewards)))
-            for name, truth, function, inputs in (
-                ("reward", rewards, game.reward, arrays),
-                ("terminated", ends, game.terminated, arrays[3:]),
-            )
-            if name not in game.learned
-        }
+        asked = {"reward": (rewards, game.reward, arrays), "terminated": (ends, game.terminated, arrays[3:])}
+        answers = {name: (truth, _answer(name, function, inputs, len(rewards)))
+                   for name, (truth, function, inputs) in asked.items() if name not in game.learned}  # fmt: skip
     for name, (truth, answer) in answers.items():
         if isinstance(answer, str):
-            yield Finding("wrong", answer)
+            yield wrong(answer)
             continue
         error = np.abs(np.asarray(answer, float) - truth)
         error = np.where(np.isfinite(error), error, np.inf)
@@ -221,16 +214,14 @@ def _known(env: ZeroSumEnv, base: gym.Env, steps: int) -> Iterator[Finding]:
                 f"{label}={np.round(np.asarray(x[worst], float), 4).tolist()}"
                 for label, x in zip(("obs", "executed", "adversary", "next_obs"), transitions, strict=True)
             )
-            yield Finding(
-                "wrong",
+            yield wrong(
                 f"the {name} function disagrees with the environment on {int((error > TOLERANCE).sum())} of "
                 f"{len(truth)} steps, by up to {error[worst]:.3g}: it says {float(answer[worst]):.6g}, the environment "
                 f"{float(truth[worst]):.6g} at {example}",
             )
     low, high = (float(edge) for edge in game.reward_range)
     if rewards.min() < low - 1e-5 or rewards.max() > high + 1e-5:
-        yield Finding(
-            "wrong",
+        yield wrong(
             f"rewards from {rewards.min():.3g} to {rewards.max():.3g} leave the range ({low:.3g}, {high:.3g}): "
             "widen reward_range",
         )
@@ -261,9 +252,8 @@ def _answer(name: str, function: Any, inputs: list[jax.Array], n: int) -> np.nda
         reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         return f"the {name} function fails on a batch of {n} steps ({reason}): index entries with x[..., i]"
     if answer.shape != (n,):
-        return (
-            f"the {name} function gives shape {answer.shape} for a batch of {n} steps, not ({n},): index with x[..., i]"
-        )
+        shape = f"gives shape {answer.shape} for a batch of {n} steps, not ({n},)"
+        return f"the {name} function {shape}: index with x[..., i]"
     return answer
 
 
@@ -289,8 +279,7 @@ def _neutral(env: ZeroSumEnv, base: gym.Env, steps: int) -> Iterator[Finding]:
     for step, obs in enumerate(still):
         expected = base.step(_action(base, generator))[0]
         if not np.array_equal(obs, expected):
-            yield Finding(
-                "wrong",
+            yield wrong(
                 f"the neutral value {env.neutral.tolist()} changes step {step + 1} by "
                 f"{np.abs(obs - expected).max():.3g}: apply(env, neutral) has to leave the environment as it was",
             )

@@ -42,7 +42,13 @@ class Box(NamedTuple):
 
     def unit(self, action: Float[Array, "*b n"]) -> Float[Array, "*b n"]:
         """Where in [-1, 1]^n an action lies: what `place` undoes."""
-        return 2 * (action - self.low) / jnp.where(self.high > self.low, self.high - self.low, 1.0) - 1
+        where = self.low.__array_namespace__().where
+        return 2 * (action - self.low) / where(self.high > self.low, self.high - self.low, 1.0) - 1
+
+    def on_host(self, dtype: Any = None) -> Any:
+        """The same box, of NumPy's arrays: so are the points that it gives."""
+        low, high = (np.asarray(x, dtype) for x in self)
+        return self._replace(low=low, high=high)
 
 
 class Execution(NamedTuple):

@@ -24,7 +24,6 @@ def is_mujoco(env: gym.Env) -> bool:
 
 
 def mujoco_of(env: gym.Env) -> tuple[Any, Any]:
-    """The model and the data of a MuJoCo environment."""
     if not is_mujoco(env):
         raise UsageError(
             "forces and masses need a MuJoCo environment (with .model and .data): choose setting='action', "

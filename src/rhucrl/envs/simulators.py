@@ -89,7 +89,6 @@ class MeanVelocity(gym.Wrapper, gym.utils.RecordConstructorArgs):
 
 
 def time_limit(env: Any) -> Any:
-    """The time limit among the environment's wrappers."""
     while isinstance(env, gym.Wrapper):
         if isinstance(env, gym.wrappers.TimeLimit):
             return env

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from rhucrl.envs import ENVIRONMENTS, MIXED, Mixture, Scope, Setting, demand_member, demand_strength
+from rhucrl.envs import ENVIRONMENTS, MIXED, Mixture, Scope, Setting, demand_choices, demand_strength
 from rhucrl.envs.disturbances import Disturbance, Forces, Masses
 from rhucrl.envs.game import Box, Execution, Game, execution, join, unwound
 from rhucrl.envs.physics import body_names, is_mujoco, mujoco_of, quiet
@@ -158,34 +158,24 @@ def make_robot(
 
 
 def wrap(
-    env: gym.Env,
-    setting: Setting | None = None,
-    strength: float | None = None,
-    *,
-    reward: Known | Learned = "learned",
-    terminated: Known | Learned | None = "learned",
-    disturbance: Disturbance | None = None,
-    scope: Scope | None = None,
-    mixture: Mixture | None = None,
-    horizon: int | None = None,
-    reward_range: tuple[float, float] | None = None,
-    name: str = "own",
-) -> ZeroSumEnv:
+    env: gym.Env, setting: Setting | None = None, strength: float | None = None, *,
+    reward: Known | Learned = "learned", terminated: Known | Learned | None = "learned",
+    disturbance: Disturbance | None = None, scope: Scope | None = None, mixture: Mixture | None = None,
+    horizon: int | None = None, reward_range: tuple[float, float] | None = None, name: str = "own",
+) -> ZeroSumEnv:  # fmt: skip
     """Any continuous-control Gymnasium environment as a game; `rhucrl.check_env` tells whether it is a sound one.
 
     The settings are those of `make`. `action` (the default) works on every environment; `adversarial` and `parameter`
     use `disturbance`, or on MuJoCo environments forces on and the mass of the first body. With a disturbance the
     default is `adversarial`. `reward(obs, executed, adversary, next_obs)` and `terminated(next_obs)` are batched JAX
     functions of what is known; "learned" ones are predicted by the model, as entries after those of the observation.
-    terminated=None says that episodes never end before the horizon. Some random steps are
-    taken, to learn the numbers' sizes.
+    terminated=None says that episodes never end before the horizon. Some random steps are taken, to learn the sizes of
+    the numbers.
     """
     if name in ENVIRONMENTS:
         raise UsageError(f"{name!r} is the name of another environment: choose a name of your own")
     setting = setting or ("adversarial" if disturbance is not None else "action")
-    demand_member("setting", setting, Setting)
-    demand_member("scope", scope or "step", Scope)
-    demand_member("mixture", mixture or "noisy", Mixture)
+    demand_choices(setting, scope, mixture)
     if problems := space_problems(env):
         raise UsageError(problems[0])
     for what, function in (("reward", reward), ("terminated", terminated)):
@@ -195,25 +185,24 @@ def wrap(
         disturbance = disturbance or _first_body(env, setting)
     elif disturbance is not None:
         raise UsageError(f"setting {setting!r} has no disturbance: leave it out, or choose setting='adversarial'")
-    given = strength if strength is not None else _strength(setting, disturbance)
-    demand_strength("own", setting, given)
+    usual = {"none": 0.0, "action": 0.3}.get(setting, getattr(disturbance, "strength", 1.0))
+    strength = demand_strength("own", setting, usual if strength is None else strength)
     known: dict[str, Any] = {"reward": reward, "terminated": terminated}
     learned = tuple(name for name, function in known.items() if function == "learned")
     size = env.observation_space.shape[0]  # type: ignore[index]
     known |= {name: Reported(name, size + place) for place, name in enumerate(learned)}
     simulator = Simulator(env)
-    survey = _survey(simulator)
+    starts, seen, rewards = _survey(simulator)
     if disturbance is not None:
         disturbance.apply(env, np.asarray(disturbance.neutral))  # a mistake in it shows now
-    low, high = survey.rewards.min(), survey.rewards.max()
+    low, high, spread = rewards.min(), rewards.max(), seen.std(0)
     generous = max(high - low, abs(high), abs(low), 1e-3)
     space: Any = env.observation_space
     return _assemble(
-        simulator, disturbance, name, setting, given, scope or ("episode" if setting == "parameter" else "step"),
+        simulator, disturbance, name, setting, strength, scope or ("episode" if setting == "parameter" else "step"),
         (mixture or "noisy") if setting == "action" else None, _horizon(env, horizon),
-        **known, observation=(space.low, space.high),
-        scale=np.where(survey.obs.std(0) > 1e-6, survey.obs.std(0), 1.0),
-        rewards=reward_range or (low - 5 * generous, high + 5 * generous), starts=survey.starts,
+        **known, observation=(space.low, space.high), scale=np.where(spread > 1e-6, spread, 1.0),
+        rewards=reward_range or (low - 5 * generous, high + 5 * generous), starts=starts,
     )  # fmt: skip
 
 
@@ -245,8 +234,7 @@ def adopt(
 def _assemble(
     simulator: Simulator, disturbance: Disturbance | None, name: str, setting: Setting, strength: float, scope: Scope,
     mixture: Mixture | None, horizon: int, *, reward: Any, terminated: Any, observation: tuple[Any, Any], scale: Any,
-    rewards: tuple[float, float], starts: Any, lost: Any = None,
-    winding: tuple[int, ...] = (),
+    rewards: tuple[float, float], starts: Any, lost: Any = None, winding: tuple[int, ...] = (),
 ) -> ZeroSumEnv:  # fmt: skip
     space: Any = simulator.env.action_space
     agent = _box(space.low, space.high)
@@ -260,8 +248,7 @@ def _assemble(
     )  # fmt: skip
     game = HostGame(
         strength=jnp.float32(strength), facts=facts, scope=scope, horizon=horizon, name=name, setting=setting,
-        mixture=mixture, known_reward=reward, known_end=terminated, lost=lost,
-        angles=winding,
+        mixture=mixture, known_reward=reward, known_end=terminated, lost=lost, angles=winding,
     )  # fmt: skip
     return ZeroSumEnv(game, HostSystem(game, simulator, disturbance, mixture))
 
@@ -303,10 +290,6 @@ def _first_body(env: gym.Env, setting: Setting) -> Disturbance:
     return Forces(name) if setting == "adversarial" else Masses(name)
 
 
-def _strength(setting: Setting, disturbance: Disturbance | None) -> float:
-    return {"none": 0.0, "action": 0.3}.get(setting, getattr(disturbance, "strength", 1.0))
-
-
 def _horizon(env: gym.Env, horizon: int | None) -> int:
     limit = getattr(time_limit(env), "_max_episode_steps", None)
     if horizon is None and limit is None:
@@ -316,14 +299,8 @@ def _horizon(env: gym.Env, horizon: int | None) -> int:
     return int(horizon if horizon is not None else limit or 0)
 
 
-class Survey(NamedTuple):
-    starts: np.ndarray
-    obs: np.ndarray
-    rewards: np.ndarray
-
-
-def _survey(simulator: Simulator) -> Survey:
-    """Resets, and random steps."""
+def _survey(simulator: Simulator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Observations at resets; observations and rewards of random steps."""
     starts = np.stack([simulator.reset(seed) for seed in range(STARTS)])
     space: Any = simulator.env.action_space
     generator, rows = np.random.default_rng(0), []
@@ -333,4 +310,4 @@ def _survey(simulator: Simulator) -> Survey:
         if seen.terminated or seen.truncated:
             simulator.reset(None)
     obs, rewards = zip(*rows, strict=True)
-    return Survey(starts, np.stack(obs), np.asarray(rewards))
+    return starts, np.stack(obs), np.asarray(rewards)

@@ -110,9 +110,8 @@ class AgentView(gym.Env):
         return self.seen, info
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, Info]:
-        against = (
-            self.env.neutral if self.adversary is None else self.adversary(self.seen, np.int32(self.env.time or 0))
-        )
+        time = np.int32(self.env.time or 0)
+        against = self.env.neutral if self.adversary is None else self.adversary(self.seen, time)
         self.seen, reward, terminated, truncated, info = self.env.step({"agent": action, "adversary": against})
         return self.seen, reward, terminated, truncated, info
 

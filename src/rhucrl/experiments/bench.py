@@ -27,7 +27,8 @@ from rhucrl.errors import DiskError
 from rhucrl.experiments.flops import gflop
 from rhucrl.replay import Replay, Transitions
 from rhucrl.runtime.compilation import cache_folder
-from rhucrl.runtime.progress import ShowsProgress
+from rhucrl.runtime.processes import processors
+from rhucrl.runtime.progress import SILENT, ShowsProgress
 from rhucrl.solvers.actor_critic import solver as pathwise
 from rhucrl.solvers.actor_critic.problem import Role
 from rhucrl.solvers.base import AbstractSolver
@@ -35,7 +36,7 @@ from rhucrl.solvers.look_ahead import value_iteration
 from rhucrl.solvers.look_ahead.candidates import adversary_candidates, agent_candidates
 from rhucrl.storage.trees import save_tree
 from rhucrl.training import protocol
-from rhucrl.training.loop import Silent, env_of
+from rhucrl.training.loop import env_of
 
 ROUNDS = 5
 UPDATES = 60  # of a timed solution: start states are made anew three times
@@ -90,19 +91,16 @@ def problems(its: BenchSetup) -> list[tuple]:
     """What the actor-critic's two problems are solved with, the agent's and the response."""
     row, learner, one = ALGORITHMS[its.config.algo], its.state.learner, jnp.int32(1)
     roles = (learner.agent, Role(row.agent_eta, True, False)), (learner.response, Role(row.response_eta, True, True))
-    return [
-        (its.solver, *its.here, learner, problem, role, one, its.numbers, jax.random.key(0)) for problem, role in roles
-    ]
+    rest = one, its.numbers, jax.random.key(0)
+    return [(its.solver, *its.here, learner, problem, role, *rest) for problem, role in roles]
 
 
 def robot_update(config: TrainConfig) -> tuple[Callable[[], Any], Callable[[], float]]:
     """Both problems of the actor-critic, and the GFLOP of one update of both."""
     its, solve = setup(config, 1000), cast(Any, pathwise.solve)
     calls = problems(its)
-    return (
-        lambda: [solve(*call) for call in calls],
-        lambda: sum(gflop(solve.trace(*call).jaxpr) for call in calls) / UPDATES,
-    )
+    work = lambda: sum(gflop(solve.trace(*call).jaxpr) for call in calls) / UPDATES  # noqa: E731
+    return lambda: [solve(*call) for call in calls], work
 
 
 def pendulum_update(config: TrainConfig) -> tuple[Callable[[], Any], Callable[[], float]]:
@@ -153,9 +151,8 @@ def pieces(folder: Path) -> list[Piece]:
     ]
 
 
-def bench(rounds: int = ROUNDS, peers: bool = False, progress: ShowsProgress | None = None) -> dict[str, Any]:
+def bench(rounds: int = ROUNDS, peers: bool = False, progress: ShowsProgress = SILENT) -> dict[str, Any]:
     """Every piece once to compile it, then all of them in turn, `rounds` times; medians."""
-    progress = progress or Silent()
     with tempfile.TemporaryDirectory() as folder:
         progress.update(0, "compiling")
         work = pieces(Path(folder))
@@ -177,7 +174,7 @@ def bench(rounds: int = ROUNDS, peers: bool = False, progress: ShowsProgress | N
             "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         }  # fmt: skip
         progress.update(rounds + 1, "starting up and compiling")
-        result["starting"] = {name: cpu_of(command, {}) for name, command in STARTS.items()}
+        result["starting"] = {name: cpu_of(command) for name, command in STARTS.items()}
         for name in ("cold", "warm"):
             result[f"compile_{name}"] = compile_times(Path(folder))
         if peers:
@@ -192,9 +189,9 @@ STARTS = {
 }
 
 
-def cpu_of(command: list[str], environment: dict[str, str]) -> float:
+def cpu_of(command: list[str]) -> float:
     """The CPU seconds of a process of its own, by the operating system's account."""
-    process = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise DiskError(f"{' '.join(command)} failed")
@@ -277,16 +274,9 @@ def peer_python(progress: ShowsProgress) -> Path:
 
 
 def machine() -> dict[str, Any]:
-    names = [line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    names = [line.split(":")[1].strip() for line in processors() if line.startswith("model name")]
     return {"processor": names[0] if names else platform.machine(), "cores": len(names) or os.cpu_count(),
             "python": platform.python_version(), "jax": jax.__version__}  # fmt: skip
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        return Path(path).read_text().splitlines()
-    except OSError:
-        return []
 
 
 if __name__ == "__main__":

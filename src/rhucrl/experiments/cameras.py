@@ -8,7 +8,7 @@ import itertools
 import math
 import os
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageColor
@@ -41,12 +41,8 @@ class Moment(NamedTuple):
     terminated: bool = False
 
 
-class Camera(Protocol):
-    def picture(self, moment: Moment) -> Canvas: ...
-
-
 @contextlib.contextmanager
-def camera_of(env: ZeroSumEnv, colour: str, floor: float) -> Iterator[Camera]:
+def camera_of(env: ZeroSumEnv, colour: str, floor: float) -> Iterator[PendulumCamera | MujocoCamera]:
     """What films an environment; the policy's colour is `colour`, and below `floor` there are words."""
     from rhucrl.envs.pendulum import Pendulum
     from rhucrl.envs.physics import is_mujoco

@@ -76,26 +76,22 @@ def demo(
     summaries = [RunSummary.from_json(_read(folder, algorithm)) for algorithm in ALGORITHMS]
     oracle = dict(_read(folder, OPTIMUM))
     _print_table(summaries, oracle[STRENGTH])
+    attacks = ", ".join(f"{run.attack} ({label(run.algorithm)})" for run in summaries)
     facts = {
         "seed": str(seed),
         "episodes": f"{episodes} of {summaries[0].metrics[0]['steps']} steps for each algorithm",
-        "attack": "quick budget; the worst found by "
-        + ", ".join(f"{run.attack} ({label(run.algorithm)})" for run in summaries),
+        "attack": f"quick budget; the worst found by {attacks}",
         "optimum": f"dynamic programming on a grid of {grid} angles and {grid + 1} velocities",
         "wall time": f"{time.monotonic() - started:.0f} s",
     }
-    results = {
-        "strength": STRENGTH,
-        "optimum": oracle[STRENGTH],
-        "oracle": list(oracle.items()),
-        "facts": facts,
-        "runs": [dataclasses.asdict(summary) for summary in summaries],
-    }
+    results = {"strength": STRENGTH, "optimum": oracle[STRENGTH], "oracle": list(oracle.items()), "facts": facts,
+               "runs": [dataclasses.asdict(summary) for summary in summaries]}  # fmt: skip
     with explained(folder):
         write_file(folder / "results.json", dump(results))
         for part in parts:  # all that they say is in the results
             (folder / f"{part}.json").unlink()
-    lead = f"{LEAD} {_outcome(summaries, oracle[STRENGTH])}"
+    found = " and ".join(f"{label(run.algorithm)} {signed(run.worst)}" for run in summaries)
+    lead = f"{LEAD} Worst returns found: {found}; the best possible worst case is {signed(oracle[STRENGTH])}."
     page = write_page(folder, render(TITLE, summaries, oracle, lead, STRENGTH, facts))
     print(f"{page} shows the curves and both policies under attack ({time.monotonic() - started:.0f} s)")
     return page
@@ -123,17 +119,9 @@ def run_algorithm(algorithm: str, folder: Path, plan: DemoPlan) -> RunSummary:
         keys = jax.random.split(jax.random.key(seed), 1)
         average = float(mean_return(game, policy, agent.adversary, keys))
         progress.update(progress.total, f"worst case {found.worst:.0f}")
-    return RunSummary(
-        algorithm=algorithm,
-        seed=seed,
-        metrics=Run.open(folder).metrics(),
-        nominal=found.nominal,
-        average=average,
-        worst=found.worst,
-        attack=found.attack,
-        sweep=[(s, cases[s].worst if s else found.nominal) for s in STRENGTHS],
-        episode=_episode(game, policy, found.adversary),
-    )
+    sweep = [(s, cases[s].worst if s else found.nominal) for s in STRENGTHS]
+    judged = found.nominal, average, found.worst, found.attack, sweep
+    return RunSummary(algorithm, seed, Run.open(folder).metrics(), *judged, _episode(game, policy, found.adversary))
 
 
 def _learn(config: TrainConfig, folder: Path, progress: Progress) -> Agent:
@@ -183,17 +171,14 @@ def _read(folder: Path, part: str) -> Any:
         return json.loads((folder / f"{part}.json").read_bytes())
 
 
-def _outcome(runs: Sequence[RunSummary], optimum: float) -> str:
-    found = " and ".join(f"{label(run.algorithm)} {signed(run.worst)}" for run in runs)
-    return f"Worst returns found: {found}; the best possible worst case is {signed(optimum)}."
-
-
 def _print_table(runs: Sequence[RunSummary], optimum: float) -> None:
     from rhucrl.runtime.tables import print_table
 
     head = ("algorithm", "nominal", "average", "worst case", "optimum")
-    rows = [(run.nominal, run.average, run.worst, optimum) for run in runs]
-    rows = [(label(run.algorithm), *(f"{number:.1f}" for number in row)) for run, row in zip(runs, rows, strict=True)]
+    rows = []
+    for run in runs:
+        returns = run.nominal, run.average, run.worst, optimum
+        rows.append((label(run.algorithm), *(f"{x:.1f}" for x in returns)))
     print_table(f"Return on the adversarial pendulum, strength {STRENGTH:g}", head, rows)
     print("average: against the adversary of training (H-UCRL has none); optimum: the best worst case there is")
 

@@ -13,13 +13,8 @@ from typing import Any
 
 from rhucrl.statistics import Estimate, curve
 
-LABELS = {
-    "rh-ucrl": "RH-UCRL",
-    "h-ucrl": "H-UCRL",
-    "best-response": "BestResponse",
-    "maximin-mb": "MaxiMin-MB",
-    "greedy": "Greedy",
-}
+LABELS = {"rh-ucrl": "RH-UCRL", "h-ucrl": "H-UCRL", "best-response": "BestResponse", "maximin-mb": "MaxiMin-MB",
+          "greedy": "Greedy"}  # fmt: skip
 
 Json = dict[str, Any]
 
@@ -58,10 +53,8 @@ class RunSummary:
 
     @classmethod
     def from_json(cls, values: Json) -> RunSummary:
-        sweep = [(strength, worst) for strength, worst in values.get("sweep", [])]
-        return cls(
-            **values | {"sweep": sweep, "episode": values.get("episode") and PendulumEpisode(**values["episode"])}
-        )
+        sweep, episode = map(tuple, values.get("sweep", [])), values.get("episode")
+        return cls(**values | {"sweep": [*sweep], "episode": episode and PendulumEpisode(**episode)})
 
 
 @dataclass(frozen=True)
@@ -109,6 +102,10 @@ def series(
     }
 
 
+def exact(value: float) -> Estimate:
+    return Estimate(value, value, value)
+
+
 def _short(value: float) -> float:
     return float(f"{value:.7g}")
 
@@ -138,9 +135,8 @@ def sweep_figure(
 ) -> Figure:
     lines, legend = [], names(groups)
     if oracle:
-        best = series(
-            "optimum", sorted(oracle), [Estimate(*[oracle[x]] * 3) for x in sorted(oracle)], "dashed", "Optimum"
-        )
+        values = [exact(oracle[x]) for x in sorted(oracle)]
+        best = series("optimum", sorted(oracle), values, "dashed", "Optimum")
         lines.append(best | {"color": "optimum", "limit": "out of reach"})
         legend.append(("Optimum", "optimum", "dashed"))
     for algorithm, group in groups.items():
@@ -203,12 +199,8 @@ def bounds_panel(algorithm: str, group: Sequence[RunSummary]) -> Json | None:
     real = real[-len(episodes) :]
     band = series(algorithm, episodes, middle, "band", "bounds")
     band |= {"low": [_short(e.value) for e in low], "high": [_short(e.value) for e in high]}
-    exact = [[Estimate(*[point.value] * 3) for point in points] for points in (middle, real)]
-    lines = [
-        band,
-        series(algorithm, episodes, exact[0], "dashed", "expected"),
-        series(algorithm, episodes, exact[1], "dots", "real return"),
-    ]
+    lines = [band, series(algorithm, episodes, [exact(point.value) for point in middle], "dashed", "expected"),
+             series(algorithm, episodes, [exact(point.value) for point in real], "dots", "real return")]  # fmt: skip
     rows = [row for run in group for row in run.metrics if row.get("J_pessimistic") is not None]
     inside = sum(row["J_pessimistic"] <= row["return"] <= row["J_optimistic"] for row in rows)
     title = f"{label(algorithm)}: {inside} of {len(rows)} returns inside"
@@ -222,11 +214,8 @@ def model_figure(groups: Mapping[str, Sequence[RunSummary]]) -> Figure:
         "temperature": ("Temperature of the recalibration", "factor on σ", {}),
     }
     found = {name: per_episode(groups, name) for name in kinds}
-    panels = [
-        panel("episode", axis, found[name], digits=2, title=title, tall=0.85, **more)
-        for name, (title, axis, more) in kinds.items()
-        if found[name]
-    ]
+    panels = [panel("episode", axis, found[name], digits=2, title=title, tall=0.85, **more)
+              for name, (title, axis, more) in kinds.items() if found[name]]  # fmt: skip
     return Figure(
         "How far the model may be trusted",
         "Coverage is counted on each new episode before the model has learned from it. The confidence interval is what "
@@ -245,7 +234,7 @@ def running_return(shown: Sequence[RunSummary]) -> Json:
         assert run.episode
         sums = itertools.accumulate(run.episode.reward)
         time = [round(i * run.episode.seconds, 4) for i in range(len(run.episode.reward))]
-        lines.append(series(run.algorithm, time, [Estimate(*[total] * 3) for total in sums], "plain"))
+        lines.append(series(run.algorithm, time, [*map(exact, sums)], "plain"))
     return panel("seconds", "return so far", lines, xdigits=2, title="Return so far", tall=0.26)
 
 

@@ -52,23 +52,21 @@ class Overlay:
         canvas.card(self.dials(moment), self.legend, HEIGHT - BELOW)
 
     def _against(self) -> str:
-        means = self._means()
-        return f"{self.caption.against}: {means}" if means else self.caption.against
-
-    def _means(self) -> str:
-        """What the adversary may do."""
+        """The adversary, and what it may do."""
         strength, setting, mixture = (self.options.get(name) for name in ("strength", "setting", "mixture"))
         if not strength:
-            return ""
+            return self.caption.against
         if mixture:
-            return f"{'share' if mixture == 'noisy' else 'probability'} α = {strength:g} of its action"
-        if newtons := forces_of(self.env):
-            return f"up to {newtons:g} N along an axis"
-        if setting == "parameter":
+            means = f"{'share' if mixture == 'noisy' else 'probability'} α = {strength:g} of its action"
+        elif newtons := forces_of(self.env):
+            means = f"up to {newtons:g} N along an axis"
+        elif setting == "parameter":
             (low, *others), (high, *_) = self.env.boxes["adversary"].low, self.env.boxes["adversary"].high
             names = self._names(1 + len(others))
-            return f"{len(names)} values per episode" if others else f"{names[0]} from {low:.3g} to {high:.3g}"
-        return f"gravity and mass ± {strength:.0%}" if self._is_pendulum() else f"strength {strength:g}"
+            means = f"{len(names)} values per episode" if others else f"{names[0]} from {low:.3g} to {high:.3g}"
+        else:
+            means = f"gravity and mass ± {strength:.0%}" if self._is_pendulum() else f"strength {strength:g}"
+        return f"{self.caption.against}: {means}"
 
     def _is_pendulum(self) -> bool:
         from rhucrl.envs.pendulum import Pendulum
@@ -79,13 +77,14 @@ class Overlay:
         rows = self._values(moment)
         if self.legend:
             return rows + self._mixed(moment)
-        return rows + ([self._torque(moment)] if self._is_pendulum() else [])
+        torque = float(moment.executed[0])
+        bars = ((-torque / 2, COLOURS["torque"]),)  # the sign's side, as the arc
+        return rows + ([Dial("torque", number(torque, 2), bars)] if self._is_pendulum() else [])
 
     def _values(self, moment: Moment) -> list[Dial]:
         """The values that the adversary has chosen, where arrows do not show them."""
-        if self.options["setting"] not in ("adversarial", "parameter") or not self.options["strength"]:
-            return []
-        if forces_of(self.env):
+        chooses = self.options["setting"] in ("adversarial", "parameter") and self.options["strength"]
+        if not chooses or forces_of(self.env):
             return []
         names = self._names(len(moment.adversary))
         box, neutral = self.env.boxes["adversary"], self.env.neutral
@@ -103,10 +102,6 @@ class Overlay:
         if isinstance(disturbance, Masses):
             return [f"relative mass of {body}" for body in disturbance.bodies]
         return [f"adversary {i + 1}" for i in range(count)]
-
-    def _torque(self, moment: Moment) -> Dial:
-        torque = float(moment.executed[0])
-        return Dial("torque", number(torque, 2), ((-torque / 2, COLOURS["torque"]),))  # the sign's side, as the arc
 
     def _mixed(self, moment: Moment) -> list[Dial]:
         """Each entry of the action: what both players want, and what is executed."""

@@ -8,17 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rhucrl.experiments.style import (
-    COLOURS,
-    algorithm_colour,
-    dress,
-    line_look,
-    number,
-    run_facts,
-    run_title,
-    save,
-    sheet,
-)
+from rhucrl.experiments import style
+from rhucrl.experiments.style import COLOURS, dress, line_look, save
 from rhucrl.statistics import estimate
 
 
@@ -27,15 +18,15 @@ def plot_sweep(
     config: Mapping[str, Any],
 ) -> Path:  # fmt: skip
     """The returns over a parameter's range, with intervals over seeds, and the worst value that was found."""
-    estimates, colour = [estimate(row) for row in samples], algorithm_colour(config["algo"])
-    figure, (axes,) = sheet(f"{run_title(config)}: return over the {name}", run_facts(config))
+    estimates, colour = [estimate(row) for row in samples], style.algorithm_colour(config["algo"])
+    figure, (axes,) = style.sheet(f"{style.run_title(config)}: return over the {name}", style.run_facts(config))
     low, high = [e.low for e in estimates], [e.high for e in estimates]
     spread = low != high
     if spread:
         axes.fill_between(values, low, high, color=colour, alpha=0.2, linewidth=0)
     mean = "mean, 95 % interval over starts" if spread else "return"
     axes.plot(values, [e.value for e in estimates], label=mean, **line_look(colour))
-    found = f"worst found: {number(worst[1], 1)} at {worst[0]:.4g}"
+    found = f"worst found: {style.number(worst[1], 1)} at {worst[0]:.4g}"
     axes.plot(*worst, label=found, zorder=3, **line_look(COLOURS["adversary"]) | {"linestyle": "none", "markersize": 9})
     if values[0] < 1 < values[-1]:
         axes.axvline(1, color=COLOURS["faint"], linewidth=0.9, linestyle=(0, (3, 3)), zorder=0)
@@ -79,11 +70,11 @@ def plot_theory(path: Path, rows: Sequence[Mapping[str, Any]], config: Mapping[s
 
     known = {name for row in rows for name in row}
     panels = {names: lines for names, lines in THEORY.items() if known & {line.metric for line in lines}}
-    facts = run_facts(config) + ("" if ("Regret", "return") in panels else "; the regret needs --oracle")
+    facts = style.run_facts(config) + ("" if ("Regret", "return") in panels else "; the regret needs --oracle")
     columns = -(-len(panels) // 2)
-    title = f"{run_title(config)}: theory and what happened"
-    figure, every = sheet(title, facts, 2, columns, (3.7 * columns, 6.6))
-    colour = algorithm_colour(config["algo"])
+    title = f"{style.run_title(config)}: theory and what happened"
+    figure, every = style.sheet(title, facts, 2, columns, (3.7 * columns, 6.6))
+    colour = style.algorithm_colour(config["algo"])
     band = [(row["episode"], *(row[name] for name in BAND)) for row in rows if all(name in row for name in BAND)]
     if band:
         look = {"color": COLOURS["other"], "alpha": 0.2, "linewidth": 0, "label": "J⁽ᵖ⁾ to J⁽ᵒ⁾"}

@@ -17,26 +17,13 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from rhucrl.experiments.figures import (
-    Figure,
-    RunSummary,
-    animated,
-    bounds_figure,
-    by_algorithm,
-    colour,
-    label,
-    learning_figure,
-    model_figure,
-    running_return,
-    sweep_figure,
-)
+from rhucrl.experiments import figures
+from rhucrl.experiments.figures import Figure, Json, RunSummary, colour, label
 from rhucrl.statistics import Estimate, estimate
 from rhucrl.storage.trees import absolute, explained, write_file
 
 PAGE = "index.html"
 NON_BREAKING_HYPHEN = "\u2011"
-
-Json = dict[str, Any]
 
 
 def write_page(folder: str | Path, page: str) -> Path:
@@ -49,40 +36,33 @@ def write_page(folder: str | Path, page: str) -> Path:
 
 
 def render(
-    title: str,
-    runs: Sequence[RunSummary],
-    oracle: Mapping[float, float] | None = None,
-    lead: str = "",
-    strength: float | None = None,
-    facts: Mapping[str, str] | None = None,
-) -> str:
+    title: str, runs: Sequence[RunSummary], oracle: Mapping[float, float] | None = None, lead: str = "",
+    strength: float | None = None, facts: Mapping[str, str] | None = None,
+) -> str:  # fmt: skip
     """The text of a page about some runs.
 
     `oracle` holds the optimum at each strength of the adversary, `strength` is the one of training; `lead` opens
     the page, `facts` close it.
     """
-    groups = by_algorithm(runs)
+    groups = figures.by_algorithm(runs)
     optimum = (oracle or {}).get(strength) if strength is not None else None
     shown = [group[0] for group in groups.values() if group[0].episode]
-    figures = [
-        sweep_figure(groups, oracle, strength),
-        learning_figure(groups),
-        bounds_figure(groups),
-        model_figure(groups),
-    ]
-    drawn = [figure for figure in figures if figure.panels]
-    panels = ([running_return(shown)] if shown else []) + [panel for figure in drawn for panel in figure.panels]
+    sections = [figures.sweep_figure(groups, oracle, strength), figures.learning_figure(groups)]
+    sections += [figures.bounds_figure(groups), figures.model_figure(groups)]
+    drawn = [figure for figure in sections if figure.panels]
+    panels = ([figures.running_return(shown)] if shown else []) + [panel for figure in drawn for panel in figure.panels]
     numbers = itertools.count(1 if shown else 0)
-    sections = [theatre(shown)] if shown else []
-    sections += [table(groups, optimum), *(section(figure, numbers) for figure in drawn)]
+    parts = [theatre(shown)] if shown else []
+    parts += [table(groups, optimum), *(section(figure, numbers) for figure in drawn)]
+    rows = (f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in (facts or {}).items())
     page = resources.files("rhucrl.experiments").joinpath("page")
     return Template(page.joinpath("page.html").read_text()).substitute(
         title=escape(title),
         lead=escape(re.sub(r"(?<=\w)-(?=\w)", NON_BREAKING_HYPHEN, lead)),
         style=page.joinpath("page.css").read_text(),
-        sections="\n".join(sections),
-        facts=definitions(facts or {}),
-        data=embed({"title": title, "panels": panels, "episodes": [animated(run) for run in shown]}),
+        sections="\n".join(parts),
+        facts=f"<dl>{''.join(rows)}</dl>",
+        data=embed({"title": title, "panels": panels, "episodes": [figures.animated(run) for run in shown]}),
         script=page.joinpath("charts.js").read_text() + page.joinpath("pendulum.js").read_text(),
     )
 
@@ -104,10 +84,10 @@ def _finite(value: Any) -> Any:
 
 
 def section(figure: Figure, numbers: Iterable[int]) -> str:
-    plots = "".join(
-        f"<div>{heading(view)}<div class='plot' data-panel='{number}'></div></div>"
-        for view, number in zip(figure.panels, numbers, strict=False)
-    )
+    plots = ""
+    for view, number in zip(figure.panels, numbers, strict=False):
+        heading = f"<h3>{escape(view['title'])}</h3>" if view.get("title") else ""
+        plots += f"<div>{heading}<div class='plot' data-panel='{number}'></div></div>"
     keys = "".join(
         f"<li><span class='key {style}' style='--colour:var(--{shade})'></span>{escape(name)}</li>"
         for name, shade, style in figure.legend
@@ -120,10 +100,6 @@ def section(figure: Figure, numbers: Iterable[int]) -> str:
     )
 
 
-def heading(view: Json) -> str:
-    return f"<h3>{escape(view['title'])}</h3>" if view.get("title") else ""
-
-
 def theatre(shown: Sequence[RunSummary]) -> str:
     shades = {"gravity": "var(--ink)", "mass": "var(--colour)", "torque": "var(--torque)"}
     dials = "".join(
@@ -131,17 +107,16 @@ def theatre(shown: Sequence[RunSummary]) -> str:
         f"<output data-out='{name}'></output>"
         for name, shade in shades.items()
     )
-    stages = []
-    for i, run in enumerate(shown):
-        stages.append(
-            f"<figure class='stage' data-episode='{i}' style='--colour:var(--{colour(run.algorithm)})'>"
-            f"<h3>{escape(label(run.algorithm))}<output data-out='return'></output></h3>"
-            f"<canvas aria-label='{escape(label(run.algorithm))} under its worst adversary'></canvas>"
-            f"<div class='dials'>{dials}</div></figure>"
-        )
+    stages = "".join(
+        f"<figure class='stage' data-episode='{i}' style='--colour:var(--{colour(run.algorithm)})'>"
+        f"<h3>{escape(label(run.algorithm))}<output data-out='return'></output></h3>"
+        f"<canvas aria-label='{escape(label(run.algorithm))} under its worst adversary'></canvas>"
+        f"<div class='dials'>{dials}</div></figure>"
+        for i, run in enumerate(shown)
+    )
     return (
         "<section class='theatre'><h2>Each policy under its own worst adversary</h2>"
-        f"<div class='stages'>{''.join(stages)}</div>"
+        f"<div class='stages'>{stages}</div>"
         "<div class='controls'><button type='button'>Play</button>"
         "<input type='range' min='0' value='0' step='any' aria-label='Time'><output></output></div>"
         "<div class='plot' data-panel='0'></div>"
@@ -185,7 +160,3 @@ def number(found: Estimate) -> str:
 
 def signed(value: float) -> str:
     return f"{value:.0f}".replace("-", "−") if math.isfinite(value) else "–"
-
-
-def definitions(facts: Mapping[str, str]) -> str:
-    return "<dl>" + "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in facts.items()) + "</dl>"

@@ -45,7 +45,6 @@ def run_title(config: Mapping[str, Any]) -> str:
 
 
 def run_facts(config: Mapping[str, Any]) -> str:
-    """Setting, strength and seed of a run."""
     from rhucrl.envs import NAMES, STRENGTH
 
     env, setting, strength = config["env"], config["setting"], config.get("strength")

@@ -19,6 +19,7 @@ from rhucrl.experiments.figures import label
 from rhucrl.experiments.overlay import Caption, Overlay
 from rhucrl.experiments.style import algorithm_colour, number
 from rhucrl.play import steps
+from rhucrl.runtime.progress import SILENT, Progress, ShowsProgress
 from rhucrl.storage.trees import absolute, explained
 
 FRAMES_PER_SECOND = 25
@@ -35,7 +36,8 @@ OPPONENTS = {
 
 def record(
     env: ZeroSumEnv, policy: Policy, adversary: Adversary | None, path: str | Path, seed: int = 0,
-    seconds: float = math.inf, *, name: str = "", against: str | None = None, algorithm: str = "", progress: Any = None,
+    seconds: float = math.inf, *, name: str = "", against: str | None = None, algorithm: str = "",
+    progress: ShowsProgress = SILENT,
 ) -> tuple[Path, Path]:  # fmt: skip
     """Film one episode of `policy(obs)` against `adversary(obs, time)` (None: nobody) into an mp4 and a gif.
 
@@ -74,7 +76,6 @@ def film(
 ) -> tuple[Path, Path]:
     """Film a policy against nobody, the adversary that it learned with, its worst one, or one that was saved."""
     from rhucrl.attacks.arena import Actor, bound
-    from rhucrl.runtime.progress import Progress
 
     algorithm = getattr(getattr(policy, "config", None), "algo", "")
     opponent = _opponent(policy, env, against, seed)
@@ -89,18 +90,11 @@ def film(
         )  # fmt: skip
 
 
-def learned_with_somebody(policy: Any) -> bool:
-    from rhucrl.algorithms import EVERY
-    from rhucrl.training.agent import Agent
-
-    return isinstance(policy, Agent) and EVERY[policy.config.algo].deployed != "none"
-
-
 def _opponent(policy: Any, env: ZeroSumEnv, against: str, seed: int) -> Any:
     import jax
 
+    from rhucrl.attacks.battery import learned_with_somebody
     from rhucrl.attacks.worst_case import load_adversary, rounds, worst_case
-    from rhucrl.runtime.progress import Progress
 
     if against == "none":
         return None
@@ -116,7 +110,7 @@ def _opponent(policy: Any, env: ZeroSumEnv, against: str, seed: int) -> Any:
 
 def _frames(
     env: ZeroSumEnv, policy: Policy, adversary: Adversary | None, caption: Caption, seed: int, seconds: float,
-    dt: float, stride: int, progress: Any,
+    dt: float, stride: int, progress: ShowsProgress,
 ) -> Iterator[np.ndarray]:  # fmt: skip
     """Every `stride`-th moment of an episode, and its end."""
     overlay = Overlay(env, caption)
@@ -130,8 +124,7 @@ def _frames(
                 canvas = camera.picture(moment)
                 overlay.draw(canvas, moment)
                 yield canvas.pixels()
-            if progress is not None:
-                progress.update(moment.step, f"return {number(moment.gain)}")
+            progress.update(moment.step, f"return {number(moment.gain)}")
 
 
 def _episode(env: ZeroSumEnv, policy: Policy, adversary: Adversary | None, seed: int, dt: float) -> Iterator[Moment]:

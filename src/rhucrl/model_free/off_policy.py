@@ -14,24 +14,14 @@ from jaxtyping import Array, PRNGKeyArray
 
 from rhucrl.algorithms import MODEL_FREE
 from rhucrl.config import TrainConfig
-from rhucrl.envs.game import Box, Game
+from rhucrl.envs.game import Game
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.learner import AbstractLearner
-from rhucrl.model_free.sac import (
-    Batch,
-    ReplayMemory,
-    SACLearner,
-    SACOptions,
-    SACPlayer,
-    begin,
-    memory,
-    unit_policy,
-    update,
-)
-from rhucrl.networks.policies import Answer, Gaussian, Nobody
+from rhucrl.model_free import sac
+from rhucrl.model_free.sac import ReplayMemory, SACLearner, SACOptions, SACPlayer
 from rhucrl.play import seed_of, steps
 from rhucrl.runtime.timing import timed
-from rhucrl.solvers.base import Pair, training_env
+from rhucrl.solvers.base import Pair, gaussian_pair, training_env
 
 PATIENCE = 10  # of AR-DDPG: the agent's updates for each one of the adversary
 
@@ -62,8 +52,7 @@ def options_of(config: TrainConfig) -> SACOptions:
 
 def pair_of(game: Game, learner: SACLearner) -> Pair:
     first, *second = learner.networks.actors
-    answers = [Answer(Gaussian(net, learner.normaliser, game.adversary)) for net in second]
-    return Pair(Gaussian(first, learner.normaliser, game.agent), *(answers or [Nobody(game.neutral)]))
+    return gaussian_pair(game, learner.normaliser, first, second)
 
 
 class Practice(NamedTuple):
@@ -83,14 +72,13 @@ def practise(
     """An episode of the players that learn, the `other` one acting as it does; None explores by random actions."""
     game, keys = env.game, jax.random.split(key)
     generator = np.random.default_rng(seed := seed_of(keys[0]))
-    boxes = {1: game.agent, -1: game.adversary}
-    spans = [tuple(np.asarray(x) for x in boxes[player.sign]) for player in players]
+    boxes = {1: game.agent.on_host(), -1: game.adversary.on_host()}
     networks, metrics, earned, taken = on_host(learner), {}, 0.0, 0
     units = [np.zeros(0)] * len(players)
 
     def decide(index: int, obs: np.ndarray) -> np.ndarray:
         """What a player that learns does; its point of the unit box is kept."""
-        size, (low, high) = players[index].size, spans[index]
+        size, sign = players[index]
         if exploration is None:
             units[index] = generator.uniform(-1, 1, size)
         elif options.deterministic:
@@ -98,28 +86,23 @@ def practise(
             units[index] = np.clip(networks[index](obs, None) + exploration * noise, -1, 1)
         else:
             units[index] = networks[index](obs, generator.standard_normal(size, np.float32))
-        return low + (units[index] + 1) / 2 * (high - low)
+        return boxes[sign].place(units[index])
 
     own = {player.sign: partial(decide, index) for index, player in enumerate(players)}
     for step in steps(env, own.get(1, other), own.get(-1, other), seed):
-        done = to_unit(game.agent, step.executed) if options.mixture else np.concatenate(units)
+        done = boxes[1].unit(step.executed) if options.mixture else np.concatenate(units)
         store = store.add(step.obs, done, step.reward, step.following, not step.terminated)
         earned, taken = earned + step.reward, taken + 1
         if store.count % options.every == 0 and exploration is not None:
             batches = store.draw(generator, max(1, round(options.updates * options.every)), options.batch)
-            learner, metrics = timed("solving", update, learner, batches, players, options, keys[1])
+            learner, metrics = timed("solving", sac.update, learner, batches, players, options, keys[1])
             networks = on_host(learner)
     return Practice(learner, store, earned, taken, {name: float(x) for name, x in metrics.items()})
 
 
-def to_unit(box: Box, action: Any) -> np.ndarray:
-    low, high = np.asarray(box.low), np.asarray(box.high)
-    return 2 * (action - low) / np.where(high > low, high - low, 1.0) - 1
-
-
 def on_host(learner: SACLearner) -> list[Any]:
     """All players' policies in NumPy, in their unit boxes."""
-    return [unit_policy(net, learner.normaliser).on_host() for net in learner.networks.actors]
+    return [sac.unit_policy(net, learner.normaliser).on_host() for net in learner.networks.actors]
 
 
 class OffPolicyLearner(AbstractLearner[OffPolicyState]):
@@ -128,16 +111,15 @@ class OffPolicyLearner(AbstractLearner[OffPolicyState]):
     config: TrainConfig = eqx.field(static=True)
 
     def initial(self, env: ZeroSumEnv) -> OffPolicyState:
-        """The state before the first episode."""
         game = training_env(self.config, env).game
         return self.fresh(game, self.config.episodes * game.horizon, jax.random.key(self.config.seed))
 
     def fresh(self, game: Game, capacity: int, key: PRNGKeyArray) -> OffPolicyState:
         config = self.config
         players, options = players_of(config, game), options_of(config)
-        learner = begin(players, game.scale, options, key, game.strength)
+        learner = sac.begin(players, game.scale, options, key, game.strength)
         outputs = players[0].size if options.mixture else sum(player.size for player in players)
-        store = memory(min(options.capacity, capacity), game.observation.size, outputs)
+        store = sac.memory(min(options.capacity, capacity), game.observation.size, outputs)
         pair = pair_of(game, learner)
         return OffPolicyState(learner, store._replace(count=np.int32(0)), pair, pair, jnp.int32(-1))
 
@@ -145,7 +127,7 @@ class OffPolicyLearner(AbstractLearner[OffPolicyState]):
         """Episode `index`: played by both policies with their noise, learned from on the way."""
         config = self.config
         env = training_env(config, env)
-        store = ReplayMemory(Batch(*map(np.array, state.replay.rows)), int(state.replay.count))
+        store = ReplayMemory(sac.Batch(*map(np.array, state.replay.rows)), int(state.replay.count))
         exploration = None if index < config.random_episodes else config.solver.exploration
         played = practise(
             env, players_of(config, env.game), lambda obs: env.neutral, state.learner, store, options_of(config),

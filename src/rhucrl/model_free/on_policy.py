@@ -16,11 +16,11 @@ from rhucrl.envs.game import Game, JaxGame
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.learner import AbstractLearner
 from rhucrl.model_free.ppo import EpisodeBatch, PPONumbers, PPOPlayer, begin, improve
-from rhucrl.networks.policies import Answer, Gaussian, Nobody, Normaliser
+from rhucrl.networks.policies import Gaussian, Normaliser
 from rhucrl.play import scan_steps, seed_of, steps
 from rhucrl.runtime.compilation import compiled
 from rhucrl.runtime.timing import timed
-from rhucrl.solvers.base import Pair, training_env
+from rhucrl.solvers.base import Pair, gaussian_pair, training_env
 
 
 class Pending(NamedTuple):
@@ -51,15 +51,7 @@ def normaliser(game: Game) -> Normaliser:
 
 
 def pair_of(game: Game, agent: PPOPlayer, adversaries: list[PPOPlayer]) -> Pair:
-    units = normaliser(game)
-    answers = [Answer(Gaussian(player.actor, units, game.adversary)) for player in adversaries[:1]]
-    return Pair(Gaussian(agent.actor, units, game.agent), *(answers or [Nobody(game.neutral)]))
-
-
-def unit(game: Game, discount: float) -> Array:
-    """The reward that a critic's output of 1 stands for."""
-    low, high = game.reward_range
-    return (high - low) / (1 - discount) / 32
+    return gaussian_pair(game, normaliser(game), agent.actor, [player.actor for player in adversaries])
 
 
 def learn(config: TrainConfig, game: Game, state: OnPolicyState) -> tuple[OnPolicyState, dict]:
@@ -68,7 +60,8 @@ def learn(config: TrainConfig, game: Game, state: OnPolicyState) -> tuple[OnPoli
     its = config.solver
     numbers = PPONumbers(*map(jnp.float32, (its.discount, its.trace, its.learning_rate, its.clip, its.divergence)))
     chosen = worst(pending.reward.sum(1), its.kept) if row.worst_only else jnp.ones(its.rollouts)
-    reward = pending.reward / unit(game, its.discount)
+    low, high = game.reward_range
+    reward = pending.reward / ((high - low) / (1 - its.discount) / 32)  # in units of the critics
     batch = EpisodeBatch(pending.obs, pending.agent, reward, pending.alive, pending.ended)
     agent, metrics = improve(state.agent, units, batch, chosen, numbers, its.passes)
     opposite = batch._replace(noise=pending.adversary, reward=-reward)
@@ -134,7 +127,6 @@ class OnPolicyLearner(AbstractLearner[OnPolicyState]):
     config: TrainConfig = eqx.field(static=True)
 
     def initial(self, env: ZeroSumEnv) -> OnPolicyState:
-        """The state before the first episode."""
         return self.fresh(training_env(self.config, env).game, 0, jax.random.key(self.config.seed))
 
     def fresh(self, game: Game, capacity: int, key: PRNGKeyArray) -> OnPolicyState:
@@ -158,9 +150,8 @@ class OnPolicyLearner(AbstractLearner[OnPolicyState]):
         policy = Gaussian(state.agent.actor, normaliser(game), game.agent)
         value = game.adversary.place(jax.random.uniform(keys[1], (game.adversary.size,), minval=-1.0))
         held = value if row.adversaries == "sampled" else game.neutral
-        opponent = (
-            Gaussian(state.adversaries[who].actor, normaliser(game), game.adversary) if state.adversaries else None
-        )
+        nets = [player.actor for player in state.adversaries]
+        opponent = Gaussian(nets[who], normaliser(game), game.adversary) if nets else None
         if isinstance(game, JaxGame):
             played = timed("collecting", in_jax, game, policy, opponent, held, keys[2])
         else:

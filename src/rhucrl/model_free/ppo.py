@@ -73,13 +73,9 @@ def advantages(values: Float[Array, "n t+1"], played: EpisodeBatch, numbers: PPO
 
 @compiled("passes")
 def improve(
-    player: PPOPlayer,
-    normaliser: Normaliser,
-    played: EpisodeBatch,
-    weight: Float[Array, " n"],
-    numbers: PPONumbers,
+    player: PPOPlayer, normaliser: Normaliser, played: EpisodeBatch, weight: Float[Array, " n"], numbers: PPONumbers,
     passes: int,
-) -> tuple[PPOPlayer, dict[str, Array]]:
+) -> tuple[PPOPlayer, dict[str, Array]]:  # fmt: skip
     """At most `passes` full-batch steps of the policy, and as many of the critic; `weight` leaves episodes out."""
     obs, mask = played.obs[:, :-1], played.alive * weight[:, None]
     total = jnp.maximum(mask.sum(), 1)

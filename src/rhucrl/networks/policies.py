@@ -113,8 +113,7 @@ class Gaussian(AbstractPolicy):
         """The same policy in NumPy, for one observation at a time: cheaper than a step of any simulator."""
         layers = [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in self.net.layers]
         mean, std, winding = np.asarray(self.normaliser.mean), np.asarray(self.normaliser.std), self.normaliser.winding
-        size, actions = len(mean) - len(winding), self.box.size
-        low, high = np.asarray(self.box.low), np.asarray(self.box.high)
+        size, actions, box = len(mean) - len(winding), self.box.size, self.box.on_host()
 
         def act(obs: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
             x = ((unwound(obs[:size].astype(np.float32), winding) - mean) / std).clip(-5, 5)
@@ -124,7 +123,7 @@ class Gaussian(AbstractPolicy):
             x = x @ layers[-1][0] + layers[-1][1]
             centre, log_std = x[:actions], x[actions:]
             raw = centre if noise is None else centre + np.exp(log_std.clip(LOG_STD_MIN, LOG_STD_MAX)) * noise
-            return low + (np.tanh(raw) + 1) / 2 * (high - low)
+            return box.place(np.tanh(raw))
 
         return act
 

@@ -15,7 +15,7 @@ import jax
 from jax.core import Tracer
 
 from rhucrl.errors import UsageError
-from rhucrl.runtime.processes import own_cores
+from rhucrl.runtime.processes import own_cores, processors
 
 F = TypeVar("F", bound=Callable)
 OPTIONS: dict[str, Any] = {
@@ -118,11 +118,7 @@ def _chosen_by_user() -> bool:
 
 
 def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    features = sorted({line for line in lines if line.startswith(("flags", "Features"))})
+    features = sorted({line for line in processors() if line.startswith(("flags", "Features"))})
     return f"{platform.machine()} {len(own_cores())}{''.join(features)}"
 
 

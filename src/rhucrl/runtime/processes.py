@@ -10,6 +10,7 @@ import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from rhucrl.runtime import interrupts
@@ -55,6 +56,14 @@ def own_cores() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
+
+
+def processors() -> list[str]:
+    """What the system says about its processors, where it does; a line per fact."""
+    try:
+        return Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return []
 
 
 def start(command: Sequence[str], core: int, **pipes: Any) -> subprocess.Popen[str]:

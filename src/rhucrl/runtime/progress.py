@@ -17,6 +17,16 @@ class ShowsProgress(Protocol):
     def update(self, n: int, text: str = "") -> None: ...
 
 
+class Silent:
+    """No progress shown."""
+
+    def update(self, n: int, text: str = "") -> None:
+        pass
+
+
+SILENT = Silent()
+
+
 class Progress:
     """Counts up to `total`: `with Progress(30, "pendulum") as p: p.update(3, "return -412")`.
 
@@ -40,7 +50,6 @@ class Progress:
         return self
 
     def update(self, n: int, text: str = "") -> None:
-        """`n` of `total` are done; `text` says how it goes."""
         if self._bar is not None:
             self._bar.update(self._task, completed=n, text=text)
             return

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from rhucrl.algorithms import EVERY
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.models.base import AbstractModel
-from rhucrl.networks.policies import AbstractAdversary, AbstractPolicy, Nobody
+from rhucrl.networks.layers import Perceptron
+from rhucrl.networks.policies import AbstractAdversary, AbstractPolicy, Answer, Gaussian, Nobody, Normaliser
 from rhucrl.replay import Replay
 
 State = TypeVar("State")
 Value = Callable[[Float[Array, "*b p"]], Float[Array, "*b"]]
 
 
+@runtime_checkable
 class Players(Protocol):
     """The agent's policy pi_t, the adversary's response to it, and the adversary of the agent's own problem."""
 
@@ -43,6 +45,12 @@ class Pair(NamedTuple):
     @property
     def own(self) -> AbstractAdversary:
         return self.response
+
+
+def gaussian_pair(game: Game, normaliser: Normaliser, agent: Perceptron, adversaries: list[Perceptron]) -> Pair:
+    """The networks as players: the agent, and the first of the adversaries or nobody."""
+    answers = [Answer(Gaussian(net, normaliser, game.adversary)) for net in adversaries[:1]]
+    return Pair(Gaussian(agent, normaliser, game.agent), *(answers or [Nobody(game.neutral)]))
 
 
 def deployed(algo: str, pair: Players, game: Game) -> AbstractAdversary:
@@ -77,7 +85,7 @@ class AbstractSolver(eqx.Module, Generic[State]):
     game: eqx.AbstractVar[Game]
 
     @abc.abstractmethod
-    def begin(self, keys: PRNGKeyArray) -> State:
+    def begin(self, keys: Key[Array, " k"]) -> State:
         """The state before the first episode."""
 
     @abc.abstractmethod
@@ -86,7 +94,7 @@ class AbstractSolver(eqx.Module, Generic[State]):
 
     @abc.abstractmethod
     def improve(
-        self, model: AbstractModel, replay: Replay, state: State, numbers: SolverNumbers, keys: PRNGKeyArray
+        self, model: AbstractModel, replay: Replay, state: State, numbers: SolverNumbers, keys: Key[Array, " k"]
     ) -> tuple[State, dict[str, Array]]:
         """Solve both problems in the model (`eq:rhucrl`), and say how it went."""
 

@@ -64,7 +64,6 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 
 def stored_run(folder: Path) -> StoredRun:
-    """The run in a folder."""
     from rhucrl.storage.runs import Run
 
     config = Run.open(folder).config

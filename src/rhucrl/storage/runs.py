@@ -35,24 +35,8 @@ from typing import Any, BinaryIO, TypeVar
 import rhucrl
 from rhucrl.config import TrainConfig
 from rhucrl.errors import UsageError
-from rhucrl.storage.trees import (
-    FORMAT,
-    DamagedError,
-    Json,
-    absolute,
-    collect,
-    damaged,
-    dump,
-    explained,
-    is_leftover,
-    load_tree,
-    read_meta,
-    save_tree,
-    write_all,
-    write_file,
-)
-
-__all__ = ["DamagedError", "Run", "ask_for_tensorboard", "load_tree", "read_meta", "save_tree", "versions"]
+from rhucrl.storage import trees
+from rhucrl.storage.trees import FORMAT, DamagedError, Json, absolute, dump, explained, load_tree, read_meta, save_tree
 
 RECORDED = ("jax", "jaxlib", "numpy", "equinox", "optax", "gymnasium", "mujoco")
 KEPT = 2  # checkpoints: the older one is for the day on which the newer one is damaged
@@ -100,10 +84,10 @@ class Run:
             lock = _acquire(folder)
             try:
                 _require_vacant(folder)
-                collect(folder)
+                trees.collect(folder)
                 for name in (_METRICS, _TIMING):
                     (folder / name).touch()
-                write_file(folder / _CONFIG, text)
+                trees.write_file(folder / _CONFIG, text)
             except BaseException:
                 lock.close()
                 raise
@@ -122,7 +106,7 @@ class Run:
             record = json.loads(text)
             form, version, _ = record["format"], record["versions"]["rhucrl"], record["config"]
         except (ValueError, KeyError, TypeError) as error:
-            raise damaged(path) from error
+            raise trees.damaged(path) from error
         if form != FORMAT or version.split(".")[0] != versions()["rhucrl"].split(".")[0]:
             raise UsageError(
                 f"{folder} was written by rhucrl {version} (format {form}), this is {versions()['rhucrl']} "
@@ -134,8 +118,8 @@ class Run:
         with explained(self.folder):
             self._lock = self._lock or _acquire(self.folder)
             try:
-                collect(self.folder)
-                collect(self.folder / "checkpoints")
+                trees.collect(self.folder)
+                trees.collect(self.folder / "checkpoints")
                 self._keep_rows(lambda row: True)
             except BaseException:
                 self.close()
@@ -163,7 +147,7 @@ class Run:
         self._require_lock()
         text = _record(config, self.versions)
         with explained(self.folder):
-            write_file(self.folder / _CONFIG, text)
+            trees.write_file(self.folder / _CONFIG, text)
         self.config = json.loads(text)["config"]
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
@@ -233,7 +217,7 @@ class Run:
         with explained(self.folder / name), open(self.folder / name, "ab", buffering=0) as file:
             end = os.fstat(file.fileno()).st_size
             try:
-                write_all(file.fileno(), line)
+                trees.write_all(file.fileno(), line)
             except BaseException:
                 with contextlib.suppress(OSError):
                     file.truncate(end)
@@ -252,7 +236,7 @@ class Run:
             try:
                 yield end, json.loads(line)
             except ValueError as error:
-                raise damaged(path) from error
+                raise trees.damaged(path) from error
 
     def _keep_rows(self, keep: Callable[[Json], bool]) -> None:
         for name in (_METRICS, _TIMING):
@@ -291,7 +275,8 @@ def _require_vacant(folder: Path) -> None:
         raise UsageError(
             f"{folder} already holds a run: `rhucrl resume {folder}` continues it, --run-dir names another"
         )
-    strangers = [name for name in names if name not in (_LOCK, _METRICS, _TIMING, _BOARD) and not is_leftover(name)]
+    ours = (_LOCK, _METRICS, _TIMING, _BOARD)
+    strangers = [name for name in names if name not in ours and not trees.is_leftover(name)]
     if strangers:
         raise UsageError(f"{folder} is not empty ({strangers[0]}): choose another folder")
 

@@ -21,7 +21,7 @@ from rhucrl.models.base import AbstractModel
 from rhucrl.networks.policies import AbstractAdversary, AbstractPolicy
 from rhucrl.play import checked, predict
 from rhucrl.runtime.compilation import enable_cache
-from rhucrl.runtime.progress import Progress
+from rhucrl.runtime.progress import SILENT, Progress
 from rhucrl.solvers.actor_critic.problem import observed_limits
 from rhucrl.solvers.base import Players, Value, deployed
 from rhucrl.storage.runs import Run
@@ -257,7 +257,7 @@ def _shown(progress: Any, verbose: int | None, total: int, label: str) -> Iterat
     if progress is None:
         progress = sys.stderr.isatty() or "ipykernel" in sys.modules if verbose is None else bool(verbose)
     if not progress:
-        yield training.Silent()
+        yield SILENT
         return
     with Progress(total, label) as bar:
         yield bar
@@ -268,92 +268,64 @@ class _Row(Agent):
 
     algo: str
 
+    def __init_subclass__(cls, algo: str | None = None) -> None:
+        cls.algo = algo or cls.algo
+
     def __init__(self, env: Any, seed: int = 0, **options: Any):
         super().__init__(env, self.algo, seed, **options)
 
 
-class RHUCRL(_Row):
+class RHUCRL(_Row, algo="rh-ucrl"):
     """An optimistic agent and a pessimistic adversary (`eq:rhucrl`)."""
 
-    algo = "rh-ucrl"
 
-
-class BestResponse(_Row):
+class BestResponse(_Row, algo="best-response"):
     """An optimistic agent and a greedy adversary (`eq:best-response`)."""
 
-    algo = "best-response"
 
-
-class MaxiMinMB(_Row):
+class MaxiMinMB(_Row, algo="maximin-mb"):
     """Expected performance for both players (`eq:minimax`)."""
 
-    algo = "maximin-mb"
 
-
-class HUCRL(_Row):
+class HUCRL(_Row, algo="h-ucrl"):
     """An optimistic agent without an adversary (Curi et al. 2020)."""
 
-    algo = "h-ucrl"
 
-
-class Greedy(_Row):
+class Greedy(_Row, algo="greedy"):
     """Expected performance without an adversary: no exploration."""
 
-    algo = "greedy"
 
-
-class MaxiMinMF(_Row):
+class MaxiMinMF(_Row, algo="maximin-mf"):
     """Soft actor-critic for both players, without a model."""
 
-    algo = "maximin-mf"
 
-
-class ARDDPG(_Row):
+class ARDDPG(_Row, algo="ar-ddpg"):
     """Deterministic policies with a critic of the mixed action (Tessler et al. 2019)."""
 
-    algo = "ar-ddpg"
 
-
-class RARL(_Row):
+class RARL(_Row, algo="rarl"):
     """PPO for agent and adversary (Pinto et al. 2017)."""
 
-    algo = "rarl"
 
-
-class RAP(_Row):
+class RAP(_Row, algo="rap"):
     """PPO against a population of adversaries (Vinitsky et al. 2020)."""
 
-    algo = "rap"
 
-
-class EPOpt(_Row):
+class EPOpt(_Row, algo="ep-opt"):
     """PPO on the worst fifth of random parameters (Rajeswaran et al. 2017)."""
 
-    algo = "ep-opt"
 
-
-class DomainRandomization(_Row):
+class DomainRandomization(_Row, algo="domain-randomization"):
     """PPO on random parameters."""
 
-    algo = "domain-randomization"
 
-
-class SAC(_Row):
+class SAC(_Row, algo="sac"):
     """Soft actor-critic without an adversary (Haarnoja et al. 2018)."""
 
-    algo = "sac"
 
-
-class PPO(_Row):
+class PPO(_Row, algo="ppo"):
     """PPO without an adversary (Schulman et al. 2017)."""
-
-    algo = "ppo"
 
 
 CLASSES: dict[str, type[_Row]] = {row.algo: row for row in _Row.__subclasses__()}
 NAMES = {algo: row.__name__ for algo, row in CLASSES.items()}
-
-__all__ = [
-    "ARDDPG", "HUCRL", "PPO", "RAP", "RARL", "RHUCRL", "SAC", "Agent", "BestResponse", "DomainRandomization", "EPOpt",
-    "Greedy", "MaxiMinMB", "MaxiMinMF", "load",
-]  # fmt: skip

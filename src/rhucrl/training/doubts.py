@@ -53,16 +53,11 @@ class Doubts:
         wrong = {"above": real > high + far, "below": real < low - far}
         self.outside = {side: self.outside.get(side, 0) + 1 if wrong[side] else 0 for side in wrong}
         interval = f"the real return {real:.0f} is far outside [J^(p), J^(o)] = [{low:.0f}, {high:.0f}]"
+        own = "; or a reward= that pays {} than the environment does (rhucrl.check_env tells)" if self.own else ""
         causes = {
             "above": "a model that cannot follow the system, or a start from which more can be had than from the one "
-            "that J is estimated at",
-            "below": "a model that is too sure of itself: a larger --beta or more episodes help",
+            "that J is estimated at" + own.format("less"),
+            "below": "a model that is too sure of itself: a larger --beta or more episodes help" + own.format("more"),
         }
-        if self.own:
-            causes["above"] += "; or a reward= that pays less than the environment does (rhucrl.check_env tells)"
-            causes["below"] += "; or a reward= that pays more than the environment does (rhucrl.check_env tells)"
-        return [
-            (side, f"{interval} in {count} episodes in a row; likely: {causes[side]}")
-            for side, count in self.outside.items()
-            if count >= PATIENCE
-        ]
+        return [(side, f"{interval} in {count} episodes in a row; likely: {causes[side]}")
+                for side, count in self.outside.items() if count >= PATIENCE]  # fmt: skip

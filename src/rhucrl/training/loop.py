@@ -26,7 +26,8 @@ from rhucrl.model_free.off_policy import OffPolicyLearner, OffPolicyState
 from rhucrl.model_free.on_policy import OnPolicyLearner, OnPolicyState
 from rhucrl.models.gaussian_process import model as gaussian_process
 from rhucrl.networks.policies import Answer, NetworkOrHeld
-from rhucrl.runtime.progress import ShowsProgress
+from rhucrl.runtime.progress import SILENT, ShowsProgress
+from rhucrl.runtime.progress import Silent as Silent
 from rhucrl.runtime.timing import Clock, timed
 from rhucrl.solvers.base import Pair, Players
 from rhucrl.storage.runs import Run
@@ -34,15 +35,7 @@ from rhucrl.storage.trees import load_tree, read_meta
 from rhucrl.training.doubts import Doubts
 from rhucrl.training.protocol import ModelBased, TrainingState
 
-
-class Silent:
-    """No progress shown."""
-
-    def update(self, n: int, text: str = "") -> None:
-        pass
-
-
-PLACE = ("setting", "strength", "scope", "mixture", "reward", "action_cost", "horizon")
+PLACE = (*envs.PLACE, "reward", "action_cost")
 State = TrainingState | OffPolicyState | OnPolicyState
 After = Callable[[State, dict[str, Any]], Any]
 
@@ -75,19 +68,18 @@ def env_named(options: Mapping[str, Any], name: str | None) -> ZeroSumEnv | None
         return None
     if ":" not in name and name != options["env"]:
         raise UsageError(f"the run is one of {options['env']}, not of {name}: leave --env out")
-    names = PLACE if ":" not in name else ("setting", "strength", "scope", "mixture", "horizon")
-    return envs.make(name, **{option: options[option] for option in names})
+    return envs.make(name, **{option: options[option] for option in (envs.PLACE if ":" in name else PLACE)})
 
 
 def train(
-    config: TrainConfig, folder: str | Path, progress: ShowsProgress | None = None, env: ZeroSumEnv | None = None,
+    config: TrainConfig, folder: str | Path, progress: ShowsProgress = SILENT, env: ZeroSumEnv | None = None,
     after: After | None = None,
 ) -> State:  # fmt: skip
     """A new run in `folder`; whoever names an environment of their own in `config` trusts it."""
     env = env or env_of(config, trust=True)  # before there is a folder
     demand_soluble(config, env)
     with Run.create(folder, config) as run:
-        return advance(run, config, env, learner_of(config).initial(env), 0, progress or Silent(), after)
+        return advance(run, config, env, learner_of(config).initial(env), 0, progress, after)
 
 
 def demand_soluble(config: TrainConfig, env: ZeroSumEnv) -> None:
@@ -96,7 +88,7 @@ def demand_soluble(config: TrainConfig, env: ZeroSumEnv) -> None:
 
 
 def resume(
-    folder: str | Path, episodes: int | None = None, progress: ShowsProgress | None = None,
+    folder: str | Path, episodes: int | None = None, progress: ShowsProgress = SILENT,
     env: ZeroSumEnv | None = None, trust: bool = False, more: int | None = None, after: After | None = None,
 ) -> State:  # fmt: skip
     """Go on with a run, to the same numbers as if it had never stopped.
@@ -118,7 +110,7 @@ def resume(
         run.truncate_metrics(done - 1)
         if longer != config:
             run.reconfigure(longer)
-        return advance(run, longer, env, state, done, progress or Silent(), after, until)
+        return advance(run, longer, env, state, done, progress, after, until)
 
 
 def last_state(folder: str | Path, game: Game) -> State:

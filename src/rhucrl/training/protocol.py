@@ -59,7 +59,6 @@ class TrainingState(NamedTuple):
 
 
 def solver_of(config: TrainConfig, game: Game) -> AbstractSolver:
-    """What solves both problems."""
     return SOLVERS[config.solver.kind](config, game)
 
 
@@ -164,7 +163,6 @@ class ModelBased(AbstractLearner[TrainingState]):
     config: TrainConfig = eqx.field(static=True)
 
     def initial(self, env: ZeroSumEnv) -> TrainingState:
-        """The state before the first episode."""
         config = self.config
         game, key = training_env(config, env).game, jax.random.key(config.seed)
         build = compiled("capacity", often=False)(ModelBased.fresh)
@@ -183,7 +181,6 @@ class ModelBased(AbstractLearner[TrainingState]):
         return TrainingState(model, memory, learner, replay, pair, pair, lowest, lowest, jnp.int32(-1))
 
     def episode(self, env: ZeroSumEnv, state: TrainingState, index: int) -> tuple[TrainingState, dict]:
-        """Episode `index`: from the state before it to the state after it, and what there is to say about it."""
         env = training_env(self.config, env)
         keys = jax.random.split(jax.random.fold_in(jax.random.key(self.config.seed), index), 3)
         explore = index < self.config.random_episodes

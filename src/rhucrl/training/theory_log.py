@@ -9,11 +9,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from rhucrl.config import TrainConfig
-from rhucrl.envs.game import Game, chosen, join
-from rhucrl.models.gaussian_process.model import GaussianProcessModel, PosteriorMemory, doubled, scale
+from rhucrl.envs.game import chosen, join
+from rhucrl.models.gaussian_process.model import GaussianProcessModel, PosteriorMemory, anywhere, doubled, scale
 from rhucrl.replay import Replay, draw
 from rhucrl.runtime.compilation import compiled
 from rhucrl.theory import bounds as theory
@@ -50,7 +50,8 @@ def balance(config: TrainConfig, state: Any, width: float) -> dict[str, float]:
     model, memory = state.model, state.model_optimiser
     game, ridge, n = model.game, float(memory.model.ridge), int(memory.model.seen)
     horizon, episodes, gained = game.horizon, math.ceil(n / game.horizon), float(memory.model.information)
-    most = max(theory.information_bound(kernel_matrix(model), n, ridge), gained)
+    z = np.asarray(places(game), np.float64)
+    most = max(theory.information_bound(doubled(model.kernel)(z, z), n, ridge), gained)
     complexity = theory.log_complexity_bound(most, ridge, horizon, float(jnp.square(model.signal).sum()))
     given = Lipschitz(*map(float, config.model.lipschitz or steepest(state.last, model, state.replay)))
     metrics = {f"lipschitz_{name}": value for name, value in given._asdict().items()}
@@ -62,21 +63,7 @@ def balance(config: TrainConfig, state: Any, width: float) -> dict[str, float]:
     }  # fmt: skip
 
 
-def kernel_matrix(model: GaussianProcessModel) -> Float[np.ndarray, "c c"]:
-    """k at places all over the game."""
-    z = np.asarray(places(model.game), np.float64)
-    return doubled(model.kernel)(z, z)
-
-
-@jax.jit
-def places(game: Game) -> Float[Array, "c d"]:
-    """Inputs all over their range, the players' extremes among them."""
-    keys = jax.random.split(jax.random.key(0), 3)
-    boxes = zip((game.agent, game.adversary), keys[1:], strict=True)
-    actions = (
-        b.place(jnp.clip(jax.random.uniform(k, (PLACES, b.size), minval=-2.0, maxval=2.0), -1, 1)) for b, k in boxes
-    )
-    return game.model_input(game.sample(keys[0], PLACES), *actions)
+places = jax.jit(lambda game: anywhere(game, PLACES, 2.0, jax.random.key(0)))
 
 
 @compiled(often=False)

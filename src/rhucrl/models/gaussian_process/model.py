@@ -69,9 +69,8 @@ class GaussianProcessModel(AbstractModel):
         mean, std = self.at(z)
         change = self.signal * mean.reshape(*batch, -1)
         epistemic = self.temperature * std.reshape(*batch, 1) * self.signal
-        return Prediction(
-            self.game.forget(obs) + change, epistemic, jnp.full_like(change, 1) * self.noise * self.signal
-        )
+        aleatoric = jnp.full_like(change, 1) * self.noise * self.signal
+        return Prediction(self.game.forget(obs) + change, epistemic, aleatoric)
 
     def member(self, obs: Array, executed: Array, adversary: Array, index: Array) -> tuple[Array, Array]:
         """mu + sigma eps_i: eps_i is one of a few fixed smooth random functions of mean 0 and variance 1.
@@ -170,12 +169,10 @@ def create(config: TrainConfig, game: Game, key: Array) -> tuple[GaussianProcess
     blank = jnp.zeros((m, d)) + kernel.centre, jnp.zeros((m, p)), jnp.zeros((m, m))
     noise = jnp.float32(config.model.noise)
     model = GaussianProcessModel(game, jnp.float32(1), kernel, *blank, signal, noise, (*waves, heights))
-    ridge = (
-        p * game.horizon if config.model.ridge == "theory" else max(config.model.noise**2, LOWEST)
-    )  # until one is fitted
+    given = p * game.horizon if config.model.ridge == "theory" else max(config.model.noise**2, LOWEST)
     empty = jnp.zeros((m, 2 * m), jnp.uint32), jnp.zeros(m, jnp.int32)
     zero = jnp.int32(0)
-    memory = PosteriorMemory(*empty, zero, zero, zero, jnp.float32(ridge), jnp.float32(0))
+    memory = PosteriorMemory(*empty, zero, zero, zero, jnp.float32(given), jnp.float32(0))  # lambda until one is fitted
     return model, GaussianProcessMemory(memory, *jnp.zeros(3))
 
 
@@ -183,12 +180,17 @@ def scale(game: Game) -> Float[Array, " p"]:
     return jnp.concatenate([game.scale, jnp.ones(len(game.learned))])
 
 
+def anywhere(game: Game, n: int, reach: float, key: Array) -> Float[Array, "n d"]:
+    """Inputs all over their range; with a reach of more than 1 the players' extremes are among them."""
+    keys = jax.random.split(key, 3)
+    units = [jax.random.uniform(k, (n, box.size), minval=-reach, maxval=reach).clip(-1, 1)
+             for k, box in zip(keys[1:], (game.agent, game.adversary), strict=True)]  # fmt: skip
+    return game.model_input(game.sample(keys[0], n), game.agent.place(units[0]), game.adversary.place(units[1]))
+
+
 def span(game: Game, key: Array) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
     """The range of the model's inputs: of a game on the host, whose states are not known, that of its starts."""
-    keys = jax.random.split(key, 3)
-    actions = (box.place(jax.random.uniform(k, (SPAN, box.size), minval=-1.0)) for box, k in
-               zip((game.agent, game.adversary), keys[1:], strict=True))  # fmt: skip
-    z = game.model_input(game.sample(keys[0], SPAN), *actions)
+    z = anywhere(game, SPAN, 1.0, key)
     low, high = z.min(0), z.max(0)
     return jnp.where(high - low > 1e-6, low, low - 1), jnp.where(high - low > 1e-6, high, high + 1)
 
@@ -198,13 +200,11 @@ def demand(config: TrainConfig, game: Game) -> None:
     p, q, qbar = (jnp.zeros(n) for n in (game.predicted_size, game.agent.size, game.adversary.size))
     inputs = game.model_input(p, q, qbar).shape[-1]
     if inputs > INPUTS:
-        raise UsageError(
-            f"--model gp is for systems of at most {INPUTS} inputs, {config.env} has {inputs}: use --model ensemble"
-        )
+        many = f"--model gp is for systems of at most {INPUTS} inputs, {config.env} has {inputs}"
+        raise UsageError(f"{many}: use --model ensemble")
     if len(config.model.lengthscale) not in (1, inputs):
-        raise UsageError(
-            f"--lengthscale has {len(config.model.lengthscale)} numbers; give one, or {inputs}, one per input"
-        )
+        given = len(config.model.lengthscale)
+        raise UsageError(f"--lengthscale has {given} numbers; give one, or {inputs}, one per input")
     if not config.model.kernel_fit and not isinstance(game, JaxGame):
         raise UsageError("--no-kernel-fit needs a system whose range of states is known: leave the fit on")
 

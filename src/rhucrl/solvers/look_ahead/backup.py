@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from rhucrl.envs.game import Game
+from rhucrl.envs.game import Game, join
 from rhucrl.hallucination import choose_eta, hallucinate
 from rhucrl.models.base import AbstractModel, Prediction
 from rhucrl.networks.critics import Critic
@@ -46,15 +46,13 @@ def unit(game: Game) -> Array:
     return (high - low) * game.horizon / 8
 
 
-def features(game: Game, obs: Float[Array, "*b p"], adversary: Float[Array, "*b qbar"]) -> Float[Array, "*b d"]:
+def features(game: Game, obs: Float[Array, "*#b p"], adversary: Float[Array, "*#b qbar"]) -> Float[Array, "*b d"]:
     """A critic's input: the state, and the adversary's value where it lasts for the episode."""
     x = obs / game.scale
     if game.scope == "step":
         return x
     box = game.adversary
-    place = (adversary - box.low) / jnp.maximum(box.high - box.low, 1e-6) * 2 - 1
-    shape = jnp.broadcast_shapes(x.shape[:-1], place.shape[:-1])
-    return jnp.concatenate([jnp.broadcast_to(v, (*shape, v.shape[-1])) for v in (x, place)], -1)
+    return join(x, (adversary - box.low) / jnp.maximum(box.high - box.low, 1e-6) * 2 - 1)
 
 
 def value(game: Game, critic: Critic, obs: Array, adversary: Array) -> Float[Array, "*b"]:

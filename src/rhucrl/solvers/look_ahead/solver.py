@@ -10,7 +10,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from rhucrl import replay as store
 from rhucrl.algorithms import ALGORITHMS
@@ -69,7 +69,7 @@ class LookAheadSolver(AbstractSolver[LookAheadState]):
     config: TrainConfig = eqx.field(static=True)
     game: Game
 
-    def begin(self, keys: PRNGKeyArray) -> LookAheadState:
+    def begin(self, keys: Key[Array, " k"]) -> LookAheadState:
         game, its = self.game, self.config.solver
         inputs = game.observation.size + (game.adversary.size if game.scope == "episode" else 0)
         critics = [Critic(inputs, its.features, its.width, its.frequency, key) for key in keys]
@@ -86,8 +86,9 @@ class LookAheadSolver(AbstractSolver[LookAheadState]):
         return LookAheadPair(AgentPolicy(agent, candidates), AdversaryPolicy(response))
 
     def improve(
-        self, model: AbstractModel, replay: Replay, state: LookAheadState, numbers: SolverNumbers, keys: PRNGKeyArray
-    ) -> tuple[LookAheadState, dict[str, Array]]:
+        self, model: AbstractModel, replay: Replay, state: LookAheadState, numbers: SolverNumbers,
+        keys: Key[Array, " k"],
+    ) -> tuple[LookAheadState, dict[str, Array]]:  # fmt: skip
         agent, agent_loss = solve_agent(self, model, replay, state, numbers, keys[0])
         state = state._replace(agent=agent)
         response, response_loss = solve_response(self, model, replay, state, numbers, keys[1])
@@ -112,10 +113,7 @@ def solve_agent(
 ) -> tuple[Values, Array]:  # fmt: skip
     """The agent's problem, `eq:rhucrl:learner`: every candidate is considered."""
     candidates = agent_candidates(solver.game.agent, solver.config.solver.agent_points)
-
-    def proposals(obs: Array) -> Array:
-        return jnp.broadcast_to(candidates, (*obs.shape[:-1], *candidates.shape))
-
+    proposals = lambda obs: jnp.broadcast_to(candidates, (*obs.shape[:-1], *candidates.shape))  # noqa: E731
     sign = ALGORITHMS[solver.config.algo].agent_eta
     return solve(solver, model, replay, state.agent, proposals, sign, 1, numbers, key)
 
@@ -126,13 +124,8 @@ def solve_response(
     key: PRNGKeyArray,
 ) -> tuple[Values, Array]:  # fmt: skip
     """The adversary's problem, `eq:rhucrl:adversary`: the agent's action is the chosen policy's."""
-    policy = solver.players(model, state, numbers).policy
-
-    def proposals(obs: Array) -> Array:
-        return policy(obs)[..., None, :]
-
-    sign = ALGORITHMS[solver.config.algo].response_eta
-    return solve(solver, model, replay, state.response, proposals, sign, 2, numbers, key)
+    policy, sign = solver.players(model, state, numbers).policy, ALGORITHMS[solver.config.algo].response_eta
+    return solve(solver, model, replay, state.response, lambda obs: policy(obs)[..., None, :], sign, 2, numbers, key)
 
 
 def solve(
@@ -176,13 +169,11 @@ def contest(algo: str, policy: AgentPolicy, pair: LookAheadPair, model: Abstract
         def eta(obs: Array, action: Array, executed: Array, adversary: Array, prediction: Prediction) -> Array:
             if player.game.scope == "step":
                 return sign * jnp.sign(slope(player.game, critic, obs, player.adversary)[..., 0, :])
-            return sign * jnp.sign(slope_at(player.game, critic, obs, adversary))
+            flat = obs.reshape(-1, obs.shape[-1]), adversary.reshape(-1, adversary.shape[-1])
+            at = jax.vmap(lambda o, abar: slope(player.game, critic, o, abar[None])[0])
+            return sign * jnp.sign(at(*flat).reshape(obs.shape))
 
         return eta
-
-    def slope_at(game: Game, critic: Critic, obs: Array, adversary: Array) -> Array:
-        flat = obs.reshape(-1, obs.shape[-1]), adversary.reshape(-1, adversary.shape[-1])
-        return jax.vmap(lambda o, abar: slope(game, critic, o, abar[None])[0])(*flat).reshape(obs.shape)
 
     return Contest(
         player.game, model, policy, deployed(algo, pair, player.game), AdversaryPolicy(player), player.adversary,

@@ -22,16 +22,7 @@ from rhucrl.models.base import AbstractModel
 from rhucrl.networks.critics import Critic
 from rhucrl.networks.layers import towards
 from rhucrl.solvers.base import SolverNumbers
-from rhucrl.solvers.look_ahead.backup import (  # fmt: skip
-    Considered,
-    consider,
-    features,
-    look_ahead,
-    settle,
-    slope,
-    stateless,
-    unit,
-)
+from rhucrl.solvers.look_ahead.backup import Considered, consider, features, look_ahead, settle, slope, stateless, unit
 
 WANDER = 0.1  # share of the rollouts' steps that follow a random pair of candidates
 
@@ -83,7 +74,8 @@ def rollouts(
         pairs = q.shape[-2] * q.shape[-1]
         taken = jnp.where(stray < WANDER, pick(anywhere, pairs), a * q.shape[-1] + k)
         outcome = (luck[:, None] > jnp.cumsum(considered.probability)[:-1]).sum(-1)
-        chosen = jax.tree.map(lambda x: at_pair(at_outcome(x, outcome), taken), considered.prediction)
+        outcome = outcome[None, :, None, None, None]
+        chosen = jax.tree.map(lambda x: at_pair(jnp.take_along_axis(x, outcome, 0)[0], taken), considered.prediction)
         lasting = (taken % q.shape[-1] % gradient.shape[-2])[..., None, None]
         gradient = jnp.take_along_axis(gradient, lasting, -2)[..., 0, :]
         eta = choose_eta(unit(game), chosen, gradient, sign, numbers.beta)
@@ -99,10 +91,6 @@ def rollouts(
 def pick(uniform: Array, n: int | Array) -> Int[Array, "*b"]:
     """One of n things for every uniform number."""
     return jnp.minimum((uniform * n).astype(int), n - 1)
-
-
-def at_outcome(x: Float[Array, "o n a k p"], outcome: Int[Array, " n"]) -> Float[Array, "n a k p"]:
-    return jnp.take_along_axis(x, outcome[None, :, None, None, None], 0)[0]
 
 
 def at_pair(x: Float[Array, "*b a k p"], pair: Int[Array, "*b"]) -> Float[Array, "*b p"]:

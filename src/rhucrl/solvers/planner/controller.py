@@ -101,17 +101,14 @@ class Planner:
         `episode_start` is true it begins anew. A plan has no noise: `deterministic` changes nothing.
         """
         obs = checked(observation, self.game.observation.size)
-        thought = self._last(obs) if state is None else state
+        same = self._thought is not None and self._thought.time.shape == obs.shape[:-1]
+        thought = state if state is not None else self._thought if same else None
         if self.budget_ms is None:
             action, self._thought = predict(self.policy, obs, thought, episode_start)
         else:
             begins = episode_start is not None and bool(np.any(episode_start))
             action, self._thought = self._in_time(obs, None if begins else thought, self.budget_ms)
         return action, self._thought
-
-    def _last(self, obs: np.ndarray) -> Any:
-        same = self._thought is not None and self._thought.time.shape == obs.shape[:-1]
-        return self._thought if same else None
 
     def _in_time(self, obs: np.ndarray, thought: Any, budget_ms: float) -> tuple[np.ndarray, Thought]:
         """Half of the time for each phase, in calls of as many rounds as are sure to fit."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from rhucrl.algorithms import ALGORITHMS
 from rhucrl.config import TrainConfig
@@ -52,7 +52,7 @@ class PlannerSolver(AbstractSolver[PlannerState]):
     config: TrainConfig = eqx.field(static=True)
     game: Game
 
-    def begin(self, keys: PRNGKeyArray) -> PlannerState:
+    def begin(self, keys: Key[Array, " k"]) -> PlannerState:
         anywhere = jnp.full(self.game.predicted_size, jnp.inf)
         return PlannerState(None if isinstance(self.game, JaxGame) else Box(-anywhere, anywhere))
 
@@ -65,7 +65,7 @@ class PlannerSolver(AbstractSolver[PlannerState]):
         return PlannerPair(Planning(self.game, model, *traced, None, size, *signs, contested))
 
     def improve(
-        self, model: AbstractModel, replay: Replay, state: PlannerState, numbers: SolverNumbers, keys: PRNGKeyArray
+        self, model: AbstractModel, replay: Replay, state: PlannerState, numbers: SolverNumbers, keys: Key[Array, " k"]
     ) -> tuple[PlannerState, dict[str, Array]]:
         return (state if state.limits is None else PlannerState(observed_limits(self.game, replay))), {}
 

@@ -200,8 +200,7 @@ def test_only_a_pessimist_finds_an_adversary_that_data_have_not_shown():
 def one_update(problem: Problem, role: Role, numbers: SolverNumbers, monkeypatch: pytest.MonkeyPatch) -> Problem:
     """The last of a few updates after which all players learn; what came before has changed nothing."""
     monkeypatch.setattr(actor_critic, "REFILL", 1)
-    monkeypatch.setattr(actor_critic, "WARM", 0.0)
-    options = dataclasses.replace(OPTIONS, updates=1 / GAME.horizon)
+    options = dataclasses.replace(OPTIONS, updates=1 / GAME.horizon, critics_first=0.0)
     return compiled()(functools.partial(
         actor_critic.improve, world(GAME, Unsure(GAME)), replay=everywhere(), corners=CORNERS, role=role,
         options=options, numbers=numbers, key=jax.random.key(0),
@@ -296,9 +295,58 @@ def test_nothing_counts_after_an_end():
     reward = jnp.broadcast_to(jnp.array([1.0, 2, 4])[:, None, None], (3, 1, 3))
     nothing = jnp.zeros((3, 1, 3))
     rows = Imagined(nothing[..., None], nothing[..., None], nothing[..., None], reward, alive, nothing, nothing[:, 0])
-    ending = Ending(nothing[0], ended, nothing[0], nothing[0], nothing[0])
-    found = actor_critic.value_ahead(here, rows, ending, jnp.full((1, 3), 8.0), 0 * reward)
+    there = actor_critic.behind(rows, Ending(nothing[0], nothing[0], nothing[0], ended, nothing[0]), 1.0)
+    found = actor_critic.value_ahead(here, rows, 8.0 * there.alive, 0 * reward, 1.0)
     np.testing.assert_allclose(found[0], (1 + 1.8 + 3.24 + 5.832, 1 + 1.8, 1 + 1.8 + 3.24), rtol=1e-5)
+
+
+@pytest.mark.parametrize("trace", [0.0, 0.1, 0.9])
+def test_a_trace_mixes_the_returns_of_all_lengths(trace):
+    """Of a rollout that lives, and of one that ends after its second step: the recursion of a lambda-return."""
+    here, draw = world(GAME, Unsure(GAME)), np.random.default_rng(0).normal
+    reward, value = draw(size=(3, 1, 2)), draw(size=(3, 1, 2))
+    alive = np.array([[1.0, 1], [1, 1], [1, 0], [1, 0]])[:, None]
+    expected = 0.0
+    for step in (2, 1, 0):
+        ahead = alive[step + 1] * value[step]
+        longer = ahead if step == 2 else (1 - trace) * ahead + trace * expected
+        expected = alive[step] * reward[step] + DISCOUNT * longer
+    flat = jnp.zeros((3, 1, 2))
+    rows = Imagined(
+        flat[..., None], flat[..., None], flat[..., None], *map(jnp.asarray, (reward, alive[:3])), flat, flat
+    )
+    there = actor_critic.behind(rows, Ending(*(x[0] for x in rows[:3]), jnp.asarray(alive[3]), flat[0]), trace)
+    found = actor_critic.value_ahead(here, rows, there.alive * value, 0 * flat, trace)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.0, 2.0), (0.25, 1.25), (1.0, -1.0)])
+def test_so_many_rollouts_begin_where_episodes_do(share, expected, monkeypatch):
+    """Episodes begin at -1, all that has been seen is 2: the mean of the states that an update starts from."""
+    game, state = Probe(horizon=500, certain=True), jnp.full((8, 1), 2.0)
+    monkeypatch.setattr(Probe, "starts", lambda self, key, n: jnp.full((n, 1), -1.0))
+    monkeypatch.setattr(
+        actor_critic, "loss", lambda networks, *rest: (0.0 * networks.log_temperature, {"s": rest[4].mean()})
+    )
+    seen = Transitions(state, 0 * state, 0 * state, state)
+    replay = store.add(store.empty(8, (1, 1, 1), 2), seen, jnp.int32(8), jax.random.key(0))
+    options = dataclasses.replace(OPTIONS, beginnings=share, start_steps=1, batch=64, held=0, nobody=False, updates=0.4)
+    _, metrics = actor_critic.improve(
+        world(game, Unsure(game)), start(), replay, CORNERS, ALONE, options, NUMBERS, jax.random.key(0)
+    )
+    assert float(metrics["s"]) == pytest.approx(expected, abs=0.15)
+
+
+@pytest.mark.parametrize("temperature", [None, 0.3])
+def test_the_worth_of_entropy_is_learned_or_given(temperature, monkeypatch):
+    monkeypatch.setattr(actor_critic, "REFILL", 1)
+    options = dataclasses.replace(OPTIONS, updates=1 / GAME.horizon, critics_first=0.0, temperature=temperature)
+    after, metrics = actor_critic.improve(
+        world(GAME, Unsure(GAME)), start(), everywhere(), CORNERS, AGENT, options, NUMBERS, jax.random.key(0)
+    )
+    kept = float(after.networks.log_temperature) == -6
+    assert kept == (temperature is not None)
+    assert float(metrics["temperature_entropy"]) == pytest.approx(temperature or np.exp(-6), rel=1e-4)
 
 
 def rollouts(game: Probe, starts: list[float], opponents: Opponents, role: Role = AGENT, length: int = 3):

@@ -49,6 +49,15 @@ def fit(model, replay, rounds=20, learning_rate=3e-3, decay=1e-4):
     return ensemble.fit(model, state, replay, options, jax.random.key(1))
 
 
+def test_epochs_say_how_many_gradient_steps_a_fit_has(data):
+    options = rhucrl.Ensemble(epochs=2, rounds=1, learning_rate=1e-6, steps=5, batch=8)
+    model = fresh()
+    state = ensemble.optimiser(options).init(eqx.filter(model.heads, eqx.is_array))
+    drawn = int(store.bootstrap(data)[1].max())
+    _, _, report = jax.jit(lambda m, s: ensemble.fit(m, s, data, options, jax.random.key(1)))(model, state)
+    assert 0 <= float(report["fit_steps"]) - 2 * drawn / 8 <= 5
+
+
 @pytest.fixture(scope="module")
 def data():
     return filled(transitions(400, noise=0.02))

@@ -33,7 +33,7 @@ def test_every_preset_names_options_that_its_model_or_its_solver_has():
 def test_a_part_and_a_keyword_say_the_same_and_the_rest_is_the_preset():
     by_part = TrainConfig.preset("hopper", model=rhucrl.Ensemble(heads=7), solver=rhucrl.ActorCritic(batch=128))
     assert by_part == TrainConfig.preset("hopper", heads=7, batch=128)
-    assert (by_part.solver.batch, by_part.solver.width, by_part.model.width) == (128, 128, 200)
+    assert (by_part.solver.batch, by_part.solver.width, by_part.model.width) == (128, 200, 200)
     assert TrainConfig.preset("hopper").solver.batch == 256
     env = rhucrl.make("pendulum", horizon=20)
     assert rhucrl.RHUCRL(env, model=rhucrl.Ensemble(heads=7)).config == rhucrl.RHUCRL(env, heads=7).config
@@ -46,6 +46,23 @@ def test_another_solver_does_not_take_the_numbers_of_the_environments_own():
     assert TrainConfig.preset("swimmer", solver="look-ahead").solver == rhucrl.LookAhead()
     assert TrainConfig.preset("swimmer", solver="planner").solver == rhucrl.RecedingHorizon()
     assert TrainConfig.preset("pendulum", solver="actor-critic").solver == rhucrl.ActorCritic()
+
+
+@pytest.mark.parametrize("env", ["pendulum", "hopper"])
+def test_the_papers_preset_is_what_the_paper_states(env):
+    """`sec:extra_experiments`; what is typed comes before it."""
+    config = TrainConfig.preset(env, "paper", updates=0.5)
+    solver, model = config.solver, config.model
+    assert (config.episodes, config.output_rule, solver.kind, model.heads, model.epochs) == (
+        200, "paper", "actor-critic", 5, 20,
+    )  # fmt: skip
+    assert (solver.beta, solver.model_steps, solver.trace, solver.temperature) == (1.0, 3, 0.1, 0.2)
+    assert (solver.learning_rate, solver.updates, solver.held, solver.nobody) == (3e-4, 0.5, 0, False)
+    assert TrainConfig.preset(env, "paper").solver.updates == 2
+    assert model.minimum_temperature <= 0.01  # the least that recalibration searches
+    with pytest.raises(UsageError, match="--preset paper has --solver actor-critic"):
+        TrainConfig.preset(env, "paper", solver="look-ahead")
+    assert TrainConfig.preset(env, "paper", algo="rarl").episodes == 1000
 
 
 @pytest.mark.parametrize("part", PARTS)

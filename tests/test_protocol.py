@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from typing import NamedTuple
@@ -153,8 +154,8 @@ def test_without_an_opponent_the_output_is_the_last_policy_that_earned_about_the
     for end, state in enumerate(told.states[1:], 1):
         near = max(earned[1 : end + 1]) - 0.05 * float(unit(told.game))
         best = max(i for i in range(1, end + 1) if earned[i] >= near)
-        assert int(state.output_episode) == told.metrics[end]["output_episode"] == best
-        assert same(state.output, told.states[best].last)
+        assert int(state.robust.episode) == told.metrics[end]["output_episode"] == best
+        assert same(state.robust.players, told.states[best].last)
 
 
 @pytest.mark.parametrize(
@@ -171,9 +172,32 @@ def test_without_an_opponent_the_output_is_the_last_policy_that_earned_about_the
 def test_what_is_output_is_decided_by_pessimism_and_then_by_returns(algo, bound, earned, outcome):
     told = run(algo)
     state, tie = told.states[1], 0.05 * float(unit(told.game))
-    j = {"J_pessimistic": state.output_bound + bound * tie, "J_pessimistic_output": jnp.float32(1e6)}
-    after = protocol.choose_output(told.config, told.game, state, 7, j, state.output_return + earned * tie)
-    assert int(after.output_episode) == (7 if outcome else 1)
+    j = {"J_pessimistic": state.robust.bound + bound * tie, "J_pessimistic_output": jnp.float32(1e6)}
+    after = protocol.choose_outputs(told.config, told.game, state, 7, j, state.robust.earned + earned * tie)
+    assert int(after.robust.episode) == (7 if outcome else 1)
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_the_papers_output_is_the_policy_of_the_largest_pessimistic_bound(case):
+    """Literally: whatever later episodes say of it, and whatever was earned."""
+    told = run(case)
+    j = [-math.inf, *(metrics["J_pessimistic"] for metrics in told.metrics[1:])]
+    for end, state in enumerate(told.states[1:], 1):
+        best = int(np.argmax(j[: end + 1]))
+        assert int(state.literal.episode) == told.metrics[end]["output_episode_paper"] == best
+        assert same(state.literal.players, told.states[best].last)
+        assert told.metrics[end]["output_episode_robust"] == told.metrics[end]["output_episode"]
+
+
+@pytest.mark.parametrize(("rule", "other"), [("robust", "paper"), ("paper", "robust")])
+def test_a_run_gives_back_what_its_rule_has_chosen_and_keeps_the_other(rule, other):
+    told = run("rh-ucrl")
+    state = told.states[-1]._replace(robust=told.states[-1].literal._replace(episode=jnp.int32(-7)))
+    learner = protocol.ModelBased(dataclasses.replace(told.config, output_rule=rule))
+    kept = learner.policies(state)
+    assert {*kept} == {"policy", f"policy-{other}"}
+    episode = {"robust": -7, "paper": int(state.literal.episode)}
+    assert (int(kept["policy"][1]), int(kept[f"policy-{other}"][1])) == (episode[rule], episode[other])
 
 
 @pytest.mark.parametrize("case", sorted({*CASES} - {"h-ucrl", "greedy"}))
@@ -187,9 +211,9 @@ def test_the_output_is_the_policy_of_the_best_pessimistic_bound(case):
         if metrics["J_pessimistic"] > bound if clearly else metrics["return"] >= earned - tie:
             earned = metrics["return"] if clearly else max(earned, metrics["return"])
             best, bound = end, metrics["J_pessimistic"]
-        assert int(state.output_episode) == metrics["output_episode"] == best
+        assert int(state.robust.episode) == metrics["output_episode"] == best
         assert metrics["output_bound"] == pytest.approx(bound, abs=1e-3)
-        assert same(state.output, told.states[best].last)
+        assert same(state.robust.players, told.states[best].last)
 
 
 @pytest.mark.parametrize("case", ["h-ucrl", "greedy"])

@@ -85,12 +85,12 @@ def test_a_run_whose_networks_are_lost_ends_and_keeps_what_was_good(lost, left, 
     config = training.config_of(folder, run.config)
     env = training.env_of(config)
     state: Any = training.with_room(training.last_state(folder, env.game), training.learner_of(config).initial(env))
-    ruined = jax.tree.map(lambda x: x * jnp.nan, state.output.policy)
+    ruined = jax.tree.map(lambda x: x * jnp.nan, state.robust)
     networks = state.learner.agent.networks._replace(log_temperature=jnp.float32(jnp.nan))
     agent = state.learner.agent._replace(networks=networks)
     worse = {
         "agent": {"learner": state.learner._replace(agent=agent)},
-        "output": {"output": state.output._replace(policy=ruined)},
+        "output": {"robust": ruined},
     }
     with run, pytest.raises(SimulationError):
         training.advance(run, config, env, state._replace(**worse[lost]), EPISODES - 1, training.Silent())

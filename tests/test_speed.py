@@ -12,9 +12,8 @@ import pytest
 from jax._src.array import ArrayImpl
 
 from probes import SMALL_ROBOT
-from rhucrl.cli.main import _parse, main
+from rhucrl.cli.main import main
 from rhucrl.config import TrainConfig
-from rhucrl.errors import UsageError
 from rhucrl.experiments import bench
 from rhucrl.runtime.timing import Clock, profile, timed
 from rhucrl.training import protocol
@@ -25,7 +24,7 @@ TINY = {**SMALL_ROBOT, "episodes": 4}
 
 @pytest.mark.slow
 def test_an_update_of_both_problems_takes_less_than_five_gflops():
-    _, gflop = bench.robot_update(bench.paper_sized())
+    _, gflop = bench.robot_update(bench.robot_sized())
     assert 4 < gflop() < 5  # where each imagined state asks two members of eight, and each start state meets four
 
 
@@ -85,22 +84,6 @@ def test_a_profiled_run_says_where_its_seconds_went(tmp_path, capsys):
     spent = json.loads((tmp_path / "run" / "profile.json").read_text())
     assert "checkpointing" in capsys.readouterr().out
     assert all(spent[name] > 0 for name in ("solving", "collecting", "fitting", "checkpointing"))
-
-
-def test_full_speed_is_the_papers_number_of_updates():
-    full = TrainConfig.preset("half-cheetah", "full")
-    assert (full.solver.updates, full.solver.width, full.model.width) == (2.0, 200, 200)
-    assert TrainConfig.preset("half-cheetah").solver.updates < 2
-    with pytest.raises(UsageError, match="--speed full is for --solver actor-critic"):
-        TrainConfig.preset("pendulum", "full")
-
-
-@pytest.mark.parametrize("option", [["--speed", "full"], ["--speed=full"]])
-def test_the_command_line_has_the_numbers_of_its_speed(option):
-    def updates(*words):
-        return _parse(["train", "hopper", *words]).configuration(0).solver.updates
-
-    assert (updates(*option), updates(*option, "--updates", "0.5"), updates()) == (2.0, 0.5, 1.0)
 
 
 @pytest.mark.parametrize(

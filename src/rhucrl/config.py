@@ -11,9 +11,9 @@ from rhucrl import options
 from rhucrl.algorithms import ALGORITHMS, EVERY, MODEL_FREE
 from rhucrl.errors import UsageError, unknown
 from rhucrl.options import LEARNERS, MODELS, PARTS, SOLVERS, Option, Options, option, options_of
-from rhucrl.presets import Speed, preset
+from rhucrl.presets import Preset, numbers_of
 
-FORMER = ("lanes", "trace", "broad", "innovations")  # options that the actor-critic had in earlier versions
+FORMER = ("lanes", "broad", "innovations")  # options that the actor-critic had in earlier versions
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,10 @@ class TrainConfig:
     random_episodes: int = option(1, 1, 1_000_000)
     """Episodes of random actions at the start."""
 
+    output_rule: Literal["robust", "paper"] = "robust"
+    """The run's output: the policy whose J^(p) and returns hold up in later episodes, or (paper) the one with the
+    largest J^(p) in its own episode."""
+
     model: Any = dataclasses.field(default_factory=options.Ensemble)
     """The options of the dynamics model; None of an algorithm without one."""
     solver: Any = dataclasses.field(default_factory=options.LookAhead)
@@ -65,9 +69,9 @@ class TrainConfig:
 
     @classmethod
     def preset(
-        cls, env: str = "pendulum", speed: Speed = "fast", numbers_of: str | None = None, **given: Any
+        cls, env: str = "pendulum", preset: Preset = "standard", like: str | None = None, **given: Any
     ) -> TrainConfig:
-        """The preset of an environment (or of `numbers_of`) and an algorithm, and over it what is given.
+        """The numbers of an environment (or of one that it is `like`) and an algorithm, and over them what is given.
 
         Options of the model and the solver are given by their names on the command line (`heads=7`), or as a part
         (`model=Ensemble(heads=7)`), of which only what was written counts. An option that nothing chosen here has is
@@ -75,16 +79,18 @@ class TrainConfig:
         """
         top = options_of(cls)
         algo = top["algo"].check(given.get("algo", cls.algo))
-        numbers = preset(numbers_of or env, algo, speed)
+        numbers = numbers_of(like or env, algo, preset)
         kinds = _kinds(algo, {**numbers, **{part: given[part] for part in PARTS if given.get(part)}})
-        if speed != "fast" and kinds["solver"] is not options.ActorCritic:
-            raise UsageError(f"--speed {speed} is for --solver actor-critic: leave it out")
+        if preset == "paper" and algo in ALGORITHMS and kinds["solver"] is not options.ActorCritic:
+            raise UsageError("--preset paper has --solver actor-critic: leave one of them out")
         owned = {part: options_with(kind, algo) for part, kind in kinds.items()}
         for name in given:
             if name not in (*top, *PARTS, *owned["model"], *owned["solver"]):
                 raise foreign(name, algo)
         if kinds["solver"] is options.OnPolicy and "random_episodes" in given:
             raise UsageError(f"--random-episodes is no option of --algo {algo}: it learns from its first episode on")
+        if algo in MODEL_FREE and "output_rule" in given:
+            raise UsageError(f"--output-rule is no option of --algo {algo}: its output is the last policy")
         parts: dict[str, Any] = {}
         for part, kind in kinds.items():
             # else they are another's
@@ -117,7 +123,7 @@ class TrainConfig:
         if algo in MODEL_FREE:
             record |= {"model": None, "solver": None}
         elif record.get("solver") is None:
-            record["solver"] = preset(record.get("env", cls.env), algo)["solver"]
+            record["solver"] = numbers_of(record.get("env", cls.env), algo)["solver"]
         parts: dict[str, Any] = {}
         for part, kind in _kinds(top["algo"].check(algo), record).items():
             owned = options_of(kind) if kind else {}

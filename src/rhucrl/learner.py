@@ -6,7 +6,7 @@ import abc
 from typing import Any, Generic, TypeVar
 
 import equinox as eqx
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
@@ -27,6 +27,11 @@ class AbstractLearner(eqx.Module, Generic[State]):
     @abc.abstractmethod
     def fresh(self, game: Game, capacity: int, key: PRNGKeyArray) -> State:
         """The same with room for `capacity` steps; of its shape are all checkpoints of such a run."""
+
+    def policies(self, state: State) -> dict[str, tuple[Any, Array]]:
+        """The players that a run gives back, by their folder: `policy` is the output. Each with its episode."""
+        its: Any = state
+        return {"policy": (its.output, its.output_episode)}
 
     @abc.abstractmethod
     def episode(self, env: ZeroSumEnv, state: State, index: int) -> tuple[State, dict[str, Any]]:

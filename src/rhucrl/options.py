@@ -157,6 +157,8 @@ class Ensemble(Options):
     """Adam's step size for the ensemble."""
     rounds: int = option(10, 1, 100_000, flag="model_rounds")
     """At most so many rounds of gradient steps per fit; early stopping may end it sooner."""
+    epochs: int | None = option(None, 1, 100_000, flag="model_epochs")
+    """At most so many passes over the data per fit, in place of the rounds: a fit then costs what the data do."""
     steps: int = option(25, 1, 100_000, flag="round")
     """Gradient steps of a round: the ensemble is validated after each."""
     batch: int = option(256, 1, 100_000, flag="model_batch")
@@ -281,10 +283,16 @@ class ActorCritic(Options):
     """Discount of the critics; returns are always reported undiscounted."""
     model_steps: int = option(5, 1, 10_000)
     """Steps of a model rollout that gradients flow through."""
+    trace: float = option(1.0, 0, 1)
+    """lambda of the returns along a rollout (1: values count at its end alone)."""
     start_steps: int = option(20, 1, 10_000)
     """Steps of the model rollouts that such rollouts start from: of real states (1), or of the players' way on."""
+    beginnings: float = option(0.1, 0, 1)
+    """Share of those rollouts that begin where episodes do: a robot that runs all day forgets how to start."""
     updates: float = option(1.0, 0, 1000)
     """Gradient steps of each problem per step of the environment."""
+    critics_first: float = option(0.2, 0, 1)
+    """Share of an episode's gradient steps in which only critics learn: the model has just changed."""
     batch: int = option(256, 1, 100_000)
     """Rollouts per gradient step."""
     held: int = option(2, 0, 1000)
@@ -302,13 +310,15 @@ class ActorCritic(Options):
     """The step size falls as 1 / (1 + slowing * episode)."""
     entropy: float = option(-1.0, -1000, 1000)
     """The entropy that the agent's policy is held at, per action in [-1, 1] (all alike: .69)."""
+    temperature: float | None = option(None, 0, 1e6)
+    """What entropy is worth, in rewards of a step; by default it is learned, to hold the entropy at --entropy."""
     target_rate: float = option(0.005, 0, 1)
     """Polyak rate of the target critics."""
     average_rate: float = option(0.01, 0, 1)
     """Polyak rate of the policy that acts: gradients of few states push the one that learns to and fro."""
     critics: int = option(4, 1, 100)
     """Critics of each problem: targets are the lesser of two of them, the agent climbs the mean of all."""
-    width: int = option(128, 1, 10_000)
+    width: int = option(200, 1, 10_000)
     """Width of the two hidden layers of policies and critics."""
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from rhucrl.algorithms import MODEL_FREE
 
-Speed = Literal["fast", "full"]
+Preset = Literal["standard", "paper"]
 
 ROBOT = {
     "solver": "actor-critic", "episodes": 50, "random_episodes": 5, "heads": 5, "model_width": 200, "layer_norm": True,
@@ -26,13 +26,34 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
     },
 }
 # fmt: on
-FULL = {"updates": 2.0, "width": 200}  # two updates per step, as in the paper
+PAPER = {
+    "solver": "actor-critic",
+    "episodes": 200,
+    "output_rule": "paper",
+    "beta": 1.0,
+    "discount": 0.99,
+    "model_steps": 3,
+    "trace": 0.1,
+    "start_steps": 1,
+    "beginnings": 0.0,
+    "updates": 2.0,
+    "held": 0,
+    "nobody": False,
+    "critics": 2,
+    "critics_first": 0.0,
+    "temperature": 0.2,
+    "average_rate": 1.0,
+    "model_width": 200,
+    "model_epochs": 20,
+    "minimum_temperature": 0.0,
+}  # fmt: skip
+"""What the paper states (`sec:extra_experiments`), and nothing that it does not have; widths are Chua et al.'s."""
 EPISODES = {"off-policy": 200, "on-policy": 1000}
 
 
-def preset(env: str, algo: str, speed: Speed = "fast") -> dict[str, Any]:
+def numbers_of(env: str, algo: str, preset: Preset = "standard") -> dict[str, Any]:
     """By the options' names on the command line; an environment of one's own has the robots' numbers."""
     if algo in MODEL_FREE:
         row = MODEL_FREE[algo]
         return {"episodes": EPISODES[row.learner]} | ({"rollouts": 10} if row.worst_only else {})
-    return ENVIRONMENTS.get(env, ROBOT | {"random_episodes": 2}) | (FULL if speed == "full" else {})
+    return PAPER if preset == "paper" else ENVIRONMENTS.get(env, ROBOT | {"random_episodes": 2})

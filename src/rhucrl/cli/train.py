@@ -18,7 +18,7 @@ from rhucrl.config import TrainConfig, every_option, flat, options_with
 from rhucrl.envs import ACTION_COST, HORIZON, PLACE, STRENGTH
 from rhucrl.errors import UsageError
 from rhucrl.options import MODELS, PARTS, SOLVERS, options_of
-from rhucrl.presets import Speed
+from rhucrl.presets import Preset
 from rhucrl.runtime import interrupts
 from rhucrl.runtime.tables import print_table
 
@@ -44,9 +44,9 @@ class TrainCommand:
     dry_run: bool = False
     """Print all options as they would be used, and what the run would cost; train nothing."""
 
-    speed: Speed = "fast"
-    """Robots: their own numbers (fast), or the paper's two updates per step with policies and critics of width 200
-    (full), which takes much longer. Options of their own come before both."""
+    preset: Preset = "standard"
+    """What options begin with: numbers chosen for the environment (standard), or what the paper states, with its solver
+    and its output rule (paper). Options that are typed come before both."""
     profile: bool = False
     """Say at the end which share of the run went into what."""
     tensorboard: bool = False
@@ -81,7 +81,7 @@ class TrainCommand:
         options = {**self._of_file(), **self.given(), "seed": seed}
         options.setdefault("env", self.env)
         place = self._own_place(options) if own and ":" in options["env"] else {}
-        return TrainConfig.preset(**{"speed": self.speed, **options, **place})
+        return TrainConfig.preset(**{"preset": self.preset, **options, **place})
 
     def given(self) -> dict[str, Any]:
         """The options that were typed: a word that begins with two dashes is always a name."""
@@ -120,7 +120,7 @@ class TrainCommand:
 
     def _flags(self) -> list[str]:
         """What was typed, again."""
-        flags = [f"--{name}" for name in ("tensorboard", "profile") if getattr(self, name)] + ["--speed", self.speed]
+        flags = [f"--{name}" for name in ("tensorboard", "profile") if getattr(self, name)] + ["--preset", self.preset]
         flags += ["--config", str(self.config)] if self.config else []
         for name, value in self.given().items():
             option = name.replace("_", "-")
@@ -192,7 +192,8 @@ def _chosen(config: TrainConfig) -> dict[str, tuple[Any, Any, str]]:
     idle = {
         "reward": config.env != "pendulum", "action_cost": config.env != "pendulum",
         "mixture": config.setting != "action", "scope": config.setting == "none", "strength": config.setting == "none",
-        "random_episodes": config.solver.kind == "on-policy", "model": not config.model, "solver": not config.model,
+        "random_episodes": config.solver.kind == "on-policy",
+        **dict.fromkeys(("output_rule", "model", "solver"), not config.model),
     }  # fmt: skip
     found = {name: (hint, values[name], text) for name, (hint, _, text) in _place().items() if not idle.get(name)}
     for its in parts.values():

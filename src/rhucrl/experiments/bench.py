@@ -55,9 +55,9 @@ class Piece(NamedTuple):
     gflop: float | None = None
 
 
-def paper_sized(**given: Any) -> TrainConfig:
-    """HalfCheetah with the paper's two gradient steps, three model steps, and networks 200 wide."""
-    return TrainConfig.preset("half-cheetah", "full", **{"episodes": 10, "updates": UPDATES / 1000, **given})
+def robot_sized(**given: Any) -> TrainConfig:
+    """HalfCheetah with its own numbers, and only so many gradient steps as are timed."""
+    return TrainConfig.preset("half-cheetah", **{"episodes": 10, "updates": UPDATES / 1000, **given})
 
 
 def filled(replay: Replay, game: Game, rows: int, key: Any) -> Replay:
@@ -128,8 +128,8 @@ def pieces(folder: Path) -> list[Piece]:
     """What there is to time; all programs are compiled at their first call."""
     side = jax.random.normal(jax.random.key(0), (SIDE, SIDE))
     product = jax.jit(lambda a: a @ a)
-    robot, robot_work = robot_update(paper_sized())
-    plain, plain_work = robot_update(paper_sized(held=0, nobody=False))
+    robot, robot_work = robot_update(robot_sized())
+    plain, plain_work = robot_update(robot_sized(held=0, nobody=False))
     pendulum = TrainConfig.preset("pendulum", episodes=2)
     small, small_work = pendulum_update(pendulum)
     preset = setup(TrainConfig.preset("half-cheetah", episodes=12), 10_000)
@@ -213,13 +213,13 @@ def compile_here() -> dict[str, float]:
     from rhucrl.runtime.compilation import enable_cache
 
     enable_cache()
-    its, key, seconds = setup(paper_sized(), 1000), jax.random.key(0), {}
+    its, key, seconds = setup(robot_sized(), 1000), jax.random.key(0), {}
     solve, (agent, response), learner = cast(Any, pathwise.solve), problems(its), its.state.learner
     played = protocol.play(its.config, its.env, its.state, True, key)
     programs: dict[str, Callable[[], Any]] = {
         "agent's problem": lambda: solve(*agent),
         "response": lambda: solve(*response),
-        "bounds": lambda: its.solver.judge(*its.here, learner, its.state.output.policy, its.numbers, key),
+        "bounds": lambda: its.solver.judge(*its.here, learner, its.state.last.policy, its.numbers, key),
         "fit": lambda: protocol.learn(its.config, its.state, played, its.numbers.beta, key),
     }
     for name, program in programs.items():

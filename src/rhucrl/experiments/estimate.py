@@ -34,7 +34,7 @@ def estimate(config: TrainConfig) -> Cost:
     size = _bytes(state) / BYTES
     work = _gflop(config, game, state) if config.model is not None and config.solver.kind != "planner" else None
     minutes = None if work is None else work * config.episodes / RATE / 60
-    disk = 2 * size + 2 * _bytes(state.output) / BYTES
+    disk = 2 * size + 2 * _bytes(state.last) / BYTES
     return Cost(minutes, PROGRAM_MB + 3 * size, disk)
 
 
@@ -58,4 +58,6 @@ def _fit_gflop(config: TrainConfig, game: Game) -> float:
     sizes = [jnp.zeros(n) for n in (game.predicted_size, game.agent.size, game.adversary.size)]
     inputs, outputs = game.model_input(*sizes).shape[-1], 2 * game.predicted_size
     weights = inputs * its.width + its.width**2 + its.width * outputs
-    return 6e-9 * its.heads * weights * its.batch * its.steps * its.rounds  # forward, and twice that backward
+    epochs = its.epochs and its.epochs * config.episodes * game.horizon / 2  # of data that grow to the end
+    steps = its.steps * its.rounds if epochs is None else epochs / its.batch
+    return 6e-9 * its.heads * weights * its.batch * steps  # forward, and twice that backward

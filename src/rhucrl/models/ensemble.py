@@ -156,7 +156,7 @@ def fit(
 ) -> tuple[EnsembleModel, optax.OptState, dict[str, Array]]:
     """Gaussian maximum likelihood, every head on a bootstrap sample of its own.
 
-    At most so many `rounds` of gradient `steps`; stops when the validation error passes 1.1 times its
+    At most so many `rounds` of gradient `steps`, or `epochs`; stops when the validation error passes 1.1 times its
     minimum, and restores the weights of the minimum (`ssec:model_learning`).
     """
     data, filled = replay.data, replay.filled
@@ -168,6 +168,7 @@ def fit(
     y = y if skip is None else y - x @ skip
     adam, members, steps = optimiser(options), model.members, options.steps
     samples, sizes = store.bootstrap(replay)
+    rounds = options.rounds if options.epochs is None else options.epochs * sizes.max() // (steps * options.batch) + 1
 
     def loss(heads: Heads, index: Array) -> Array:
         mean, std = heads(x[index])
@@ -196,7 +197,7 @@ def fit(
 
     def going_on(carry):
         i, *_, error, least = carry
-        return (i < options.rounds) & ((i == 0) | (error <= 1.1 * least))
+        return (i < rounds) & ((i == 0) | (error <= 1.1 * least))
 
     learning = model.heads, model.heads, state
     carry = (jnp.int32(0), learning, model.heads, validation(model.heads), jnp.float32(jnp.inf))

@@ -101,7 +101,7 @@ class Gaussian(AbstractPolicy):
     def act(self, memory: None, obs: Float[Array, " p"]) -> tuple[None, Float[Array, " q"]]:
         return memory, self(obs)
 
-    def sample(self, obs: Float[Array, "*b p"], noise: Float[Array, "*b q"]) -> tuple[Array, Float[Array, "*b"]]:
+    def sample(self, obs: Float[Array, "*b p"], noise: Float[Array, "*#b q"]) -> tuple[Array, Float[Array, "*b"]]:
         """An action, and the logarithm of its density in the unit box."""
         mean, log_std = heads(self.net, self.normaliser, obs)
         raw = mean + jnp.exp(log_std) * noise

@@ -41,8 +41,8 @@ class Agent:
         self._env: ZeroSumEnv | None = face
         self.game: Game = face.game
         place = {"env": name_of(self.game), **self.game.options()}
-        numbers = "pendulum" if isinstance(self.game, JaxGame) else None
-        self.config = TrainConfig.preset(**{**place, "algo": algo, "seed": seed, **options}, numbers_of=numbers)
+        like = "pendulum" if isinstance(self.game, JaxGame) else None
+        self.config = TrainConfig.preset(**{**place, "algo": algo, "seed": seed, **options}, like=like)
         self._clear()
 
     def _clear(self) -> None:
@@ -80,7 +80,8 @@ class Agent:
             raise UsageError(f"this agent has begun to learn, and its run {where}: leave run_dir out to go on with it")
 
         def after(state: Any, metrics: dict[str, Any]) -> Any:
-            self.state, self._pair, self.episodes = state, state.output, metrics["episode"] + 1
+            self._learned(state)
+            self.episodes = metrics["episode"] + 1
             return callback(metrics) if callback is not None else None
 
         with _shown(progress, verbose, done + episodes, f"{self.config.algo} {self.config.env}") as shown:
@@ -100,8 +101,11 @@ class Agent:
                     state = self._unsaved(longer, shown, after)
         if self._folder is not None:
             self.config = training.config_of(self._folder, Run.open(self._folder).config)
-        self.state, self._pair = state, state.output
+        self._learned(state)
         return self
+
+    def _learned(self, state: Any) -> None:
+        self.state, (self._pair, _) = state, training.learner_of(self.config).policies(state)["policy"]
 
     def _unsaved(self, config: TrainConfig, progress: Any, after: Any) -> Any:
         training.demand_soluble(config, self.env)

@@ -149,8 +149,8 @@ def advance(
 def save(run: Run, config: TrainConfig, state: State, metrics: dict[str, Any], game: Game) -> None:
     meta, index = {"config": config.tree(), "game": record_of(game)}, metrics["episode"]
     run.append_metrics(metrics)
-    run.save_policy(SavedPolicy(state.output, game), {**meta, "episode": metrics["output_episode"]})
-    run.save_policy(SavedPolicy(state.last, game), {**meta, "episode": index}, "policy-last")
+    for name, (players, episode) in {**learner_of(config).policies(state), "policy-last": (state.last, index)}.items():
+        run.save_policy(SavedPolicy(players, game), {**meta, "episode": int(episode)}, name)
     run.save_checkpoint(index, without_room(state, (index + 1) * game.horizon), {"episodes": index + 1})
 
 
@@ -167,9 +167,9 @@ def load_policy(folder: Path, env: ZeroSumEnv | None = None) -> tuple[TrainConfi
     config, meta = policy_config(folder), read_meta(folder)
     if (record := meta.get("game")) is None:  # of a version that did not save the game
         game = (env or env_of(config)).game
-        return config, SavedPolicy(load_tree(folder, state_like(config, game, 1).output)[0], game)
+        return config, SavedPolicy(load_tree(folder, state_like(config, game, 1).last)[0], game)
     game = env.game if env and is_game_of(record, env.game) else game_of(record)
-    players = state_like(config, game, 1).output
+    players = state_like(config, game, 1).last
     if not (isinstance(players.response, NetworkOrHeld) and is_former(meta["config"])):
         return config, load_tree(folder, SavedPolicy(players, game))[0]
     like = Pair(players.policy, Answer(players.response.network))  # of a version in which no adversary held on

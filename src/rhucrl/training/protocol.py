@@ -41,6 +41,17 @@ SOLVERS: dict[str, Callable[[TrainConfig, Game], AbstractSolver]] = {
 }  # fmt: skip
 
 
+class Output(NamedTuple):
+    """A policy that a run may give back (`eq:rhucrl:output`), and what speaks for it."""
+
+    players: Players
+    bound: Float[Array, ""]
+    """Its J^(p); by the robust rule the lowest that any episode since has given it."""
+    earned: Float[Array, ""]
+    """By the robust rule the best real return of the policies that J^(p) could not tell from it."""
+    episode: Array
+
+
 class TrainingState(NamedTuple):
     """Everything that a run needs to go on, bit for bit."""
 
@@ -50,12 +61,9 @@ class TrainingState(NamedTuple):
     learner: Any
     replay: Replay
     last: Players
-    output: Players
-    output_bound: Float[Array, ""]
-    """The lowest J^(p) that any episode gave the output policy."""
-    output_return: Float[Array, ""]
-    """The best real return of the policies that J^(p) could not tell from it."""
-    output_episode: Array
+    robust: Output
+    literal: Output
+    """What either rule has chosen so far."""
 
 
 def solver_of(config: TrainConfig, game: Game) -> AbstractSolver:
@@ -76,7 +84,7 @@ def programs(config: TrainConfig) -> TrainConfig:
     model, solver = config.model, dataclasses.replace(config.solver, beta=1.0)
     if model.kind == "gp":
         model = dataclasses.replace(model, **{name: getattr(type(model), name) for name in THEORY})
-    plain = {"seed": 0, "episodes": 1, "random_episodes": 1, "strength": None}
+    plain = {"seed": 0, "episodes": 1, "random_episodes": 1, "strength": None, "output_rule": "robust"}
     return dataclasses.replace(config, **plain, model=model, solver=solver)
 
 
@@ -92,32 +100,39 @@ def select(
     keys, solver = jax.random.split(key, 3), solver_of(config, game)
     here = state.model, state.replay
     learner, losses = timed("solving", solver.improve, *here, state.learner, numbers, keys[:2])
-    j = timed("evaluating", solver.judge, *here, learner, state.output.policy, numbers, keys[2])
+    j = timed("evaluating", solver.judge, *here, learner, state.robust.players.policy, numbers, keys[2])
     pair = solver.players(state.model, learner, numbers)
     return state._replace(learner=learner, last=pair), j | losses
 
 
-def choose_output(
+def choose_outputs(
     config: TrainConfig, game: Game, state: TrainingState, index: int, j: dict, earned: Array
 ) -> TrainingState:
-    """Whether the policy that has just played becomes the output (`eq:rhucrl:output`): unless it is clearly worse.
+    """Whether the policy that has just played becomes the output (`eq:rhucrl:output`), by either rule.
 
-    The output policy's bound is the lowest J^(p) that any episode's model and adversaries gave it: an estimate of one
+    The paper's is literal: the largest J^(p) that any policy had in its episode.
+    """
+    new, old = Output(state.last, j["J_pessimistic"], earned, jnp.int32(index)), state.literal
+    robust = robust_choice(config, game, state.robust, new, j["J_pessimistic_output"])
+    return state._replace(robust=robust, literal=new if new.bound > old.bound else old)
+
+
+def robust_choice(config: TrainConfig, game: Game, old: Output, new: Output, again: Array) -> Output:
+    """The new policy, unless it is clearly worse than the old one, whose J^(p) is `again` by now.
+
+    The old policy's bound is the lowest J^(p) that any episode's model and adversaries gave it: an estimate of one
     episode is too high where its adversaries were weak, and a maximum over episodes would look for such episodes.
     Of policies that J^(p) cannot tell apart, real returns decide: no worst case is better than what was earned. (Alone
     they would speak for the policy that has met the weakest adversary.) Where nobody plays against the agent, they are
     what J estimates, and decide alone.
     """
     tie = TIE * unit(game)
-    bound = jnp.minimum(state.output_bound, j["J_pessimistic_output"])
-    better, best = j["J_pessimistic"] - bound, earned
+    bound = jnp.minimum(old.bound, again)
+    better, best = new.bound - bound, new.earned
     alone = config.setting == "none" or ALGORITHMS[config.algo].deployed == "none"
     if alone or jnp.abs(better) <= tie:
-        better, best = earned - state.output_return, jnp.maximum(earned, state.output_return)
-    if better < -tie:
-        return state._replace(output_bound=bound)
-    outcome = {"output": state.last, "output_bound": j["J_pessimistic"], "output_return": best}
-    return state._replace(**outcome, output_episode=jnp.int32(index))
+        better, best = new.earned - old.earned, jnp.maximum(new.earned, old.earned)
+    return old._replace(bound=bound) if better < -tie else new._replace(earned=best)
 
 
 def play(config: TrainConfig, env: ZeroSumEnv, state: TrainingState, explore: bool, key: PRNGKeyArray) -> Episode:
@@ -177,8 +192,16 @@ class ModelBased(AbstractLearner[TrainingState]):
         model, memory = MODELS[config.model.kind](config, game, keys[2])
         replay = store.empty(capacity, (p, q, qbar), getattr(config.model, "heads", HEADS))
         pair = solver.players(model, learner, numbers(config, 0))
-        lowest = jnp.float32(-jnp.inf)
-        return TrainingState(model, memory, learner, replay, pair, pair, lowest, lowest, jnp.int32(-1))
+        nothing = Output(pair, jnp.float32(-jnp.inf), jnp.float32(-jnp.inf), jnp.int32(-1))
+        return TrainingState(model, memory, learner, replay, pair, nothing, nothing)
+
+    def policies(self, state: TrainingState) -> dict[str, tuple[Players, Array]]:
+        """The output, and what the other rule would have chosen."""
+        chosen = {"robust": state.robust, "paper": state.literal}
+        output = chosen.pop(self.config.output_rule)
+        return {"policy": (output.players, output.episode)} | {
+            f"policy-{rule}": (its.players, its.episode) for rule, its in chosen.items()
+        }
 
     def episode(self, env: ZeroSumEnv, state: TrainingState, index: int) -> tuple[TrainingState, dict]:
         env = training_env(self.config, env)
@@ -191,13 +214,15 @@ class ModelBased(AbstractLearner[TrainingState]):
             metrics |= selected
         played = timed("collecting", play, config, env, state, explore, keys[1])
         if not explore:
-            state = choose_output(config, env.game, state, index, metrics, played.earned)
-            metrics |= {"output_bound": state.output_bound, "output_return": state.output_return}
+            state = choose_outputs(config, env.game, state, index, metrics, played.earned)
+            metrics |= {"output_bound": state.robust.bound, "output_return": state.robust.earned}
         metrics |= {"return": played.earned, "steps": played.count}
         state, learned = timed("fitting", learn, config, state, played, n.beta, keys[2])
         metrics |= learned
         if config.model.kind == "gp":
             state, bounds = timed("fitting", theory_log.write, self.config, state, None if explore else played.earned)
             metrics |= bounds
-        metrics |= {"output_episode": state.output_episode}
+        chosen = {"robust": state.robust.episode, "paper": state.literal.episode}
+        metrics |= {"output_episode": chosen[self.config.output_rule]}
+        metrics |= {f"output_episode_{rule}": episode for rule, episode in chosen.items()}
         return state, {name: x.item() if hasattr(x, "item") else x for name, x in metrics.items()}

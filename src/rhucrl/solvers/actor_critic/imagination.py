@@ -70,12 +70,12 @@ class Imagined(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """Where rollouts lead: the state behind the last step, whether it was reached alive, and who acts there."""
+    """Where rollouts lead: the state behind the last step, who acts there, and whether it was reached alive."""
 
     obs: Float[Array, "k n p"]
-    alive: Float[Array, "k n"]
     action: Float[Array, "k n q"]
     adversary: Float[Array, "k n qbar"]
+    alive: Float[Array, "k n"]
     agent_density: Float[Array, "k n"]
 
 
@@ -131,7 +131,7 @@ def imagine(
     later = opposed(last, adversary_noise[-1])[0]
     if role.contested and not lasting:  # whoever has held on so far: values are those against the network
         later = adversary.sample(last, adversary_noise[-1])[0]
-    return rows, Ending(last, alive, action, later, density)
+    return rows, Ending(last, action, later, alive, density)
 
 
 def two_of(n: int, shape: tuple[int, ...], key: PRNGKeyArray) -> Int[Array, "*b 2"]:

@@ -12,7 +12,7 @@ grows while it learns, against the worst of them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,16 +39,37 @@ STEEPEST = 1.0  # norm of a player's gradient: rollouts of an unstable system mu
 ADVERSARY_ENTROPY = 0.01  # what entropy is worth to the adversary, in units of the critics
 REFILL = 20  # updates between two fillings of the start states
 KEPT = 10  # fillings that are kept
-WARM = 0.2  # share of the updates in which only critics learn: the model has just changed
+
+
+class Behind(NamedTuple):
+    """Where returns of a rollout can end: the states behind its steps, and who acts there."""
+
+    obs: Float[Array, "s k n p"]
+    action: Float[Array, "s k n q"]
+    adversary: Float[Array, "s k n qbar"]
+    alive: Float[Array, "s k n"]
+    agent_density: Float[Array, "s k n"]
+
+
+def behind(rows: Imagined, ending: Ending, trace: float) -> Behind:
+    """Of a trace of 1 only the rollout's end counts."""
+    if trace == 1:
+        return Behind(*(x[None] for x in ending))
+    steps = (getattr(rows, name)[1:] for name in Behind._fields)
+    return Behind(*(jnp.concatenate([x, last[None]]) for x, last in zip(steps, ending, strict=True)))
 
 
 def value_ahead(
-    world: World, rows: Imagined, ending: Ending, later: Float[Array, "k n"], bonus: Float[Array, "t k n"]
+    world: World, rows: Imagined, later: Float[Array, "s k n"], bonus: Float[Array, "t k n"], trace: float
 ) -> Float[Array, "k n"]:
-    """The discounted return along a rollout, and `later` behind it; nothing counts after an end."""
-    steps = rows.reward.shape[0]
-    worth = (world.discount ** jnp.arange(steps))[:, None, None] * rows.alive * (rows.reward + bonus)
-    return worth.sum(0) + world.discount**steps * ending.alive * later
+    """The lambda-return of a rollout: means of returns of 1, 2, ... steps, with the value `later` behind each.
+
+    Rewards and values are discounted, and nothing counts after an end.
+    """
+    steps, ends = rows.reward.shape[0], jnp.arange(rows.reward.shape[0] + 1)[-len(later) :]
+    share = jnp.where(ends == steps, 1.0, 1 - trace) * trace ** (ends - 1)
+    worth = ((world.discount * trace) ** jnp.arange(steps))[:, None, None] * rows.alive * (rows.reward + bonus)
+    return worth.sum(0) + jnp.tensordot(share * world.discount**ends, later, 1)
 
 
 def loss(
@@ -58,31 +79,34 @@ def loss(
     """One number whose gradient moves every network; that of a minimiser has the opposite sign."""
     frozen, keys = jax.lax.stop_gradient, jax.random.split(key)
     rows, ending = imagine(world, networks, role, starts, opponents, numbers.beta, options.model_steps, keys[0])
-    temperature = jnp.where(role.frozen, 0.0, jnp.exp(frozen(networks.log_temperature)))
-    wanted = numbers.entropy * world.game.agent.size  # entropy is worth what exceeds it: to live must not cost or pay
-    bonus, last_bonus = (-temperature * (density + wanted) for density in (rows.agent_density, ending.agent_density))
+    # a temperature that is learned pays for the entropy above what is wanted: to live must neither cost nor pay
+    learned = options.temperature is None
+    wanted = numbers.entropy * world.game.agent.size if learned else 0.0
+    heat = jnp.exp(networks.log_temperature) if learned else jnp.float32(options.temperature)
+    temperature = jnp.where(role.frozen, 0.0, frozen(heat))
+    there = behind(rows, ending, options.trace)
+    bonus, later_bonus = (-temperature * (density + wanted) for density in (rows.agent_density, there.agent_density))
 
-    there = ending.obs, ending.action, ending.adversary
     two = jax.tree.map(lambda w: w[two_of(options.critics, (), keys[1])], targets)
-    least = world.clip(world.values(two, *there).min(0))
-    target = value_ahead(world, rows, ending, least + last_bonus, bonus.at[0].set(0.0))
+    least = world.clip(world.values(two, *there[:3]).min(0))
+    target = value_ahead(world, rows, there.alive * (least + later_bonus), bonus.at[0].set(0.0), options.trace)
     first = frozen((rows.obs[0], rows.action[0], rows.adversary[0]))
     error = (world.values(networks.critics, *first) - frozen(target)) / world.scale
     critic_loss = jnp.square(error).mean((-2, -1)).sum()
 
-    mean = world.values(frozen(networks.critics), *there).mean(0)
-    gained = value_ahead(world, rows, ending, mean + last_bonus, bonus)
+    mean = world.values(frozen(networks.critics), *there[:3]).mean(0)
+    gained = value_ahead(world, rows, there.alive * (mean + later_bonus), bonus, options.trace)
     gain = gained[0].mean()
     if opponents.held.shape[0] > 1:
         gain = (gain + world.worst * gained.min(0).mean() + (1 - world.worst) * gained.mean()) / 2
     calm = ADVERSARY_ENTROPY * (opponents.network * rows.adversary_density[0]).mean()
     entropy = -rows.agent_density[0].mean()
-    heat = 0.0 if role.frozen else jnp.exp(networks.log_temperature) * frozen(entropy - wanted)
+    excess = heat * frozen(entropy - wanted) if learned and not role.frozen else 0.0
     metrics = {
         "critic_loss": critic_loss, "gain": gain, "entropy": entropy, "temperature_entropy": temperature,
         "value": target.mean(),
     }  # fmt: skip
-    return critic_loss - gain / world.scale - calm + heat, metrics
+    return critic_loss - gain / world.scale - calm + excess, metrics
 
 
 def bounded(gradient: Any, sign: float | Array = 1.0) -> Any:
@@ -115,8 +139,9 @@ def improve(
 
     def refill(problem: Problem, states: Array, i: Array, key: PRNGKeyArray) -> Array:
         """States on the way of both players, in place of the oldest ones; where a rollout has ended, real states."""
-        keys = jax.random.split(key, 4)
-        starts, against = seen(batch, keys[1]), somebody(world, role, options, corners, batch, keys[0])
+        keys = jax.random.split(key, 5)
+        against, first = somebody(world, role, options, corners, batch, keys[0]), round(options.beginnings * batch)
+        starts = jnp.concatenate([world.game.starts(keys[4], first), seen(batch - first, keys[1])])
         rows, _ = imagine(world, problem.networks, role, starts, against, numbers.beta, length, keys[2])
         reached = jnp.where(rows.alive[..., None] > 0, rows.obs, 0.0).reshape(room, -1)
         real = seen(room, keys[3])
@@ -141,7 +166,7 @@ def improve(
         (problem, states), (i, key) = carry, drawn
         keys = jax.random.split(key)
         states = refill(problem, states, i, keys[0])
-        awake = (i * REFILL + jnp.arange(REFILL) >= WARM * refills * REFILL).astype(jnp.float32)
+        awake = (i * REFILL + jnp.arange(REFILL) >= options.critics_first * refills * REFILL).astype(jnp.float32)
         filled = jnp.minimum(i + 1, KEPT) * room
         draws = jax.random.split(keys[1], REFILL), awake
         problem, metrics = jax.lax.scan(lambda c, drawn: update(c, drawn, states, filled), problem, draws)

@@ -112,7 +112,7 @@ def test_adversaries_do_what_they_did(tmp_path):
 
 
 def test_the_adversary_of_training_is_that_of_the_run():
-    agent, obs = rhucrl.load(FIXTURES / "look-ahead" / "policy"), jnp.array([-1.0, 0.0, 1.0])
+    agent, obs = rhucrl.load(FIXTURES / "earlier-look-ahead" / "policy"), jnp.array([-1.0, 0.0, 1.0])
     trained: Any = rhucrl.load_adversary(FIXTURES / "attack" / "trained")
     np.testing.assert_array_equal(trained(obs, 0), agent.adversary(obs, 0))
 

@@ -13,9 +13,10 @@ def main() -> int:
         signal.signal(sign, _stop)
     _open_streams()
     from rhucrl.runtime import interrupts
+    from rhucrl.runtime.terminal import written
 
     interrupts.expect(sys.argv[1:])
-    return interrupts.run(_written)
+    return interrupts.run(lambda: written(_command))
 
 
 def _stop(sign: int, _: object) -> None:
@@ -32,12 +33,6 @@ def _open_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
-
-
-def _written() -> int:
-    from rhucrl.runtime.terminal import written
-
-    return written(_command)
 
 
 def _command() -> int:

@@ -101,8 +101,8 @@ class Gaussian(AbstractPolicy):
     def act(self, memory: None, obs: Float[Array, " p"]) -> tuple[None, Float[Array, " q"]]:
         return memory, self(obs)
 
-    def sample(self, obs: Float[Array, "*b p"], noise: Float[Array, "*#b q"]) -> tuple[Array, Float[Array, "*b"]]:
-        """An action, and the logarithm of its density in the unit box."""
+    def sample(self, obs: Float[Array, "*#b p"], noise: Float[Array, "*#b q"]) -> tuple[Array, Float[Array, "*b"]]:
+        """An action, and the logarithm of its density in the unit box; the noise may be shared by a batch."""
         mean, log_std = heads(self.net, self.normaliser, obs)
         raw = mean + jnp.exp(log_std) * noise
         squash = 2 * (math.log(2) - raw - jax.nn.softplus(-2 * raw))

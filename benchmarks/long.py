@@ -1,6 +1,6 @@
 """What a long run costs: `rhucrl train ENV ... --profile`, everything included, and how its episodes compare.
 
-    python benchmarks/long.py half-cheetah --speed full --episodes 200
+    python benchmarks/long.py half-cheetah --episodes 200
     python benchmarks/long.py inverted-pendulum --algo ppo --episodes 1000
 
 What is not said here is passed on to `rhucrl train`. The run is a process pinned to one core; CPU seconds and memory

@@ -17,7 +17,7 @@ PIECES = """## The pieces
 
 An *update* is one gradient step of both problems of RH-UCRL: the agent's problem and the response.
 
-- *Half-cheetah.* The update has the sizes of `--speed full`: 18 observations, 6 actions and 6 forces, eight members of
+- *Half-cheetah.* The update has the sizes of the default run: 18 observations, 6 actions and 6 forces, five members of
   200-200, policies, eta and four critics of 200-200, five differentiated steps. It includes its share of the rollouts
   that start states come from. A *lane* is a rollout of one start state against one adversary. The agent's problem has
   64 start states with four lanes each: the network, two held extremes, and nobody. The response has 256 rollouts.
@@ -33,13 +33,10 @@ LONG = """## Long runs
 Each row is `python benchmarks/long.py` with the row's options: `rhucrl train` with them on one core, everything
 included.
 
-- The half-cheetah's runs are RH-UCRL against forces of 10 N. The run of `--speed full` is of an older version, with
-  slower updates.
+- The half-cheetah's runs are RH-UCRL against forces of 10 N.
 - *Late by early* is the CPU time of an episode near the end, divided by that of one near the twentieth. (An
   inverted pendulum that learns plays longer episodes.)
 - Other work ran on the machine's other core, and now and then on this one.
-
-The half-cheetah's rows are of the first design of the robots' solver. Today's costs more per step: not measured yet.
 """
 FIT = """## The fit of a robot's model
 

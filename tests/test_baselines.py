@@ -111,6 +111,76 @@ def test_both_players_find_the_saddle(algo, episodes, options):
     assert (slope(pair.policy), slope(pair.response.policy)) == pytest.approx(saddle(), abs=0.15)
 
 
+class Lasting(LinearQuadratic):
+    """r = -a^2 + (abar - .5)^2, where the adversary acts once per episode: its best answer is .5."""
+
+    def reward(self, obs, executed, adversary, next_obs):
+        return -jnp.square(executed[..., 0]) + jnp.square(adversary[..., 0] - 0.5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("algo", "episodes", "options"),
+    [
+        ("maximin-mf", 150, {"batch": 64, "learning_rate": 2e-3}),
+        ("rarl", 1600, {"rollouts": 16}),
+        ("rap", 1600, {"rollouts": 16, "population": 2}),
+    ],
+)
+def test_an_adversary_of_an_episode_finds_what_it_should_hold(algo, episodes, options):
+    game = Lasting(scope="episode", horizon=6)
+    response = learned(algo, game, episodes, **options).output.response
+    answers = np.asarray(response.policy(jnp.linspace(-1.5, 1.5, 7)[:, None]))
+    assert answers.mean() == pytest.approx(0.5, abs=0.2)  # 0 at first; at .5 what it gains is flat
+
+
+def test_an_adversary_of_an_episode_plays_one_action_in_it():
+    for algo in ("rarl", "maximin-mf"):
+        game = Lasting(scope="episode", horizon=6)
+        state = learned(algo, game, 3, rollouts=8) if algo == "rarl" else learned(algo, game, 3, batch=8)
+        if algo == "rarl":
+            policy = state.last.policy
+            first = on_policy.in_jax(game, policy, state.last.response.policy, game.neutral, jax.random.key(5))
+            held = state.last.response.policy.sample(first.obs[0], first.adversary[0])[0]
+            np.testing.assert_allclose(
+                first.reward, -jnp.square(acted(policy, first)) + jnp.square(held - 0.5), atol=1e-5
+            )
+        else:
+            theirs = np.asarray(state.replay.rows.action)[:18, 1].reshape(3, 6)
+            np.testing.assert_array_equal(theirs, theirs[:, :1].repeat(6, 1))
+
+
+def acted(policy, played):
+    return policy.sample(played.obs[:-1], played.agent)[0][:, 0]
+
+
+def test_a_decision_is_rewarded_by_all_that_follows():
+    """Rewards 1, 2, 4 at a discount of .5, the second episode over after two steps: one step each, then an end."""
+    obs, flat = jnp.zeros((2, 4, 1)), jnp.zeros((2, 3))
+    alive = jnp.array([[1.0, 1, 1], [1, 1, 0]])
+    batch = EpisodeBatch(obs, flat[..., None], jnp.array([[1.0, 2, 4]] * 2) * alive, alive, flat)
+    one = on_policy.one_decision(batch, 0.5)
+    np.testing.assert_allclose(one.reward, [[3, 0, 0], [2, 0, 0]])
+    np.testing.assert_array_equal(one.alive, [[1, 0, 0]] * 2)
+    np.testing.assert_array_equal(one.ended, one.alive)
+
+
+@pytest.mark.parametrize(("turn", "index", "agent", "adversary"), [
+    (0, 0, True, True), (1, 0, True, False), (1, 1, False, True), (2, 1, True, False), (2, 2, False, True),
+])  # fmt: skip
+def test_the_players_of_rarl_learn_in_turn(turn, index, agent, adversary):
+    game = LinearQuadratic(horizon=5)
+    config = TrainConfig.preset("pendulum", algo="rarl", horizon=5, width=8, rollouts=2, passes=2, turn=turn)
+    learner, env = training.learner_of(config), ZeroSumEnv(game)
+    state = learner.episode(env, learner.initial(env), 0)[0]
+    after, _ = on_policy.learn(config, game, state, index)
+    moved = [
+        any((a != b).any() for a, b in zip(*map(jax.tree.leaves, pair), strict=True))
+        for pair in ((state.agent.actor, after.agent.actor), (state.adversaries[0].actor, after.adversaries[0].actor))
+    ]
+    assert moved == [agent, adversary]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("algo", "episodes"), [("sac", 100), ("ppo", 1600)])
 def test_one_player_finds_the_regulator(algo, episodes):
@@ -257,7 +327,7 @@ def test_unsuitable_pairings_are_told(capsys):
     for arguments, told in [
         (["--algo", "ep-opt"], "made for --setting parameter, not for adversarial"),
         (["--algo", "ar-ddpg", "--setting", "adversarial"], "made for --setting action"),
-        (["--algo", "rarl", "--scope", "episode"], "acts at every step"),
+        (["--algo", "ar-ddpg", "--setting", "action", "--scope", "episode"], "acts at every step"),
         (["--algo", "sacc"], "did you mean 'sac'?"),
     ]:
         assert cli.main(["train", "pendulum", *arguments]) == 2

@@ -16,6 +16,7 @@ from probes import enable_cache
 from rhucrl.algorithms import ALGORITHMS
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
+from rhucrl.models.base import Prediction
 from rhucrl.models.known import KnownModel
 from rhucrl.solvers import bounds
 from rhucrl.solvers.look_ahead import solver as look_ahead
@@ -140,7 +141,7 @@ def test_the_optimist_follows_the_agents_critic_and_the_pessimist_flees_the_resp
         def worth(obs, critic=problem.average):
             return look_ahead.value(game, critic, game.project(obs), game.neutral).sum()
 
-        corner = jax.jit(lambda obs, eta=eta: eta(obs, None, None, None, None))(obs)
+        corner = jax.jit(lambda obs, eta=eta: eta(obs, obs, obs, obs, Prediction(obs, obs, obs)))(obs)
         slope = np.asarray(jax.jit(jax.grad(worth))(obs))
         steep = np.abs(slope) > 1e-3
         assert steep.mean() > 0.5

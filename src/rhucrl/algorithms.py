@@ -52,16 +52,19 @@ class ModelFree(NamedTuple):
 
 
 ANY = ("none", "adversarial", "action", "parameter")
-STEPWISE = ("adversarial", "action")
+FORCES = ("adversarial", "action")
 
 MODEL_FREE: dict[str, ModelFree] = {
-    "maximin-mf": ModelFree("off-policy", "one", STEPWISE, "soft actor-critic for both players, one zero-sum critic"),
+    "maximin-mf": ModelFree(
+        "off-policy", "one", ("adversarial", "action", "parameter"),
+        "soft actor-critic for both players, one zero-sum critic",
+    ),
     "ar-ddpg": ModelFree(
         "off-policy", "one", ("action",), "deterministic policies, a critic of the mixed action (Tessler et al. 2019)",
         deterministic=True,
     ),
-    "rarl": ModelFree("on-policy", "one", STEPWISE, "PPO for agent and adversary (Pinto et al. 2017)"),
-    "rap": ModelFree("on-policy", "population", STEPWISE, "PPO, a population of adversaries (Vinitsky et al. 2020)"),
+    "rarl": ModelFree("on-policy", "one", FORCES, "PPO for agent and adversary (Pinto et al. 2017)"),
+    "rap": ModelFree("on-policy", "population", FORCES, "PPO, a population of adversaries (Vinitsky et al. 2020)"),
     "ep-opt": ModelFree(
         "on-policy", "sampled", ("parameter",), "PPO on the worst fifth of random parameters (Rajeswaran et al. 2017)",
         worst_only=True,

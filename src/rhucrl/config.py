@@ -64,7 +64,7 @@ class TrainConfig:
         if row is not None and self.setting not in row.settings:
             made = " or ".join(row.settings)
             raise UsageError(f"--algo {self.algo} is made for --setting {made}, not for {self.setting}")
-        if row is not None and row.adversaries == "one" and self.scope == "episode":
+        if row is not None and row.deterministic and self.scope == "episode":
             raise UsageError(f"--algo {self.algo} has an adversary that acts at every step: leave --scope out")
 
     @classmethod

@@ -386,6 +386,8 @@ class OnPolicy(Options):
     """The policy's steps end where it has moved so far from the one that played (Kullback-Leibler)."""
     clip: float = option(0.2, 0, 1e6)
     """How far a ratio of probabilities may leave 1."""
+    turn: int = option(1, 0, 1_000_000, algos=("rarl",))
+    """RARL: so many batches are the agent's, then as many the adversary's, in turn; 0: both learn from each."""
     population: int = option(5, 1, 1000, algos=("rap",))
     """RAP: adversaries, one of which is drawn for each episode."""
     kept: float = option(0.2, 0, 1, algos=("ep-opt",))

@@ -75,6 +75,7 @@ def practise(
     boxes = {1: game.agent.on_host(), -1: game.adversary.on_host()}
     networks, metrics, earned, taken = on_host(learner), {}, 0.0, 0
     units = [np.zeros(0)] * len(players)
+    origin = game.starts(keys[1], options.batch) if env.once and len(players) > 1 else None
 
     def decide(index: int, obs: np.ndarray) -> np.ndarray:
         """What a player that learns does; its point of the unit box is kept."""
@@ -95,7 +96,7 @@ def practise(
         earned, taken = earned + step.reward, taken + 1
         if store.count % options.every == 0 and exploration is not None:
             batches = store.draw(generator, max(1, round(options.updates * options.every)), options.batch)
-            learner, metrics = timed("solving", sac.update, learner, batches, players, options, keys[1])
+            learner, metrics = timed("solving", sac.update, learner, batches, players, options, keys[1], origin)
             networks = on_host(learner)
     return Practice(learner, store, earned, taken, {name: float(x) for name, x in metrics.items()})
 

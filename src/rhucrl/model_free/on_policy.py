@@ -54,8 +54,11 @@ def pair_of(game: Game, agent: PPOPlayer, adversaries: list[PPOPlayer]) -> Pair:
     return gaussian_pair(game, normaliser(game), agent.actor, [player.actor for player in adversaries])
 
 
-def learn(config: TrainConfig, game: Game, state: OnPolicyState) -> tuple[OnPolicyState, dict]:
-    """PPO for the agent on the episodes that count for it, and for each adversary on those that it has played."""
+def learn(config: TrainConfig, game: Game, state: OnPolicyState, index: int) -> tuple[OnPolicyState, dict]:
+    """PPO for the agent on the episodes that count for it, and for each adversary on those that it has played.
+
+    RARL's players learn in turn: batch `index` is the agent's or the adversary's.
+    """
     row, pending, units = MODEL_FREE[config.algo], state.pending, normaliser(game)
     its = config.solver
     numbers = PPONumbers(*map(jnp.float32, (its.discount, its.trace, its.learning_rate, its.clip, its.divergence)))
@@ -63,17 +66,29 @@ def learn(config: TrainConfig, game: Game, state: OnPolicyState) -> tuple[OnPoli
     low, high = game.reward_range
     reward = pending.reward / ((high - low) / (1 - its.discount) / 32)  # in units of the critics
     batch = EpisodeBatch(pending.obs, pending.agent, reward, pending.alive, pending.ended)
-    agent, metrics = improve(state.agent, units, batch, chosen, numbers, its.passes)
+    agent, adversaries, metrics = state.agent, list(state.adversaries), {}
+    turn = index // its.turn % 2 if config.algo == "rarl" and its.turn else None
+    if turn != 1:
+        agent, metrics = improve(agent, units, batch, chosen, numbers, its.passes)
     opposite = batch._replace(noise=pending.adversary, reward=-reward)
-    adversaries = list(state.adversaries)
+    if game.scope == "episode":
+        opposite = one_decision(opposite, its.discount)
     for i, player in enumerate(adversaries):
         share = (pending.who == i).astype(jnp.float32)
-        if share.sum() > 0:
+        if turn != 0 and share.sum() > 0:
             adversaries[i], losses = improve(player, units, opposite, share, numbers, its.passes)
             metrics |= {f"adversary_{name}": x for name, x in losses.items()}
     pair = pair_of(game, agent, adversaries)
     pending = jax.tree.map(jnp.zeros_like, pending)
     return OnPolicyState(agent, adversaries, pending, pair, pair, state.output_episode), metrics
+
+
+def one_decision(batch: EpisodeBatch, discount: float) -> EpisodeBatch:
+    """The episodes of a player that acts where they begin: one step each, which everything that follows rewards."""
+    time = jnp.arange(batch.reward.shape[1])
+    first, later = (time == 0).astype(jnp.float32), discount**time
+    total = (batch.reward * batch.alive) @ later
+    return batch._replace(reward=total[:, None] * first, alive=batch.alive * first, ended=batch.alive * first)
 
 
 def worst(returns: Float[Array, " n"], share: float) -> Float[Array, " n"]:
@@ -87,11 +102,13 @@ def in_jax(game: JaxGame, policy: Gaussian, opponent: Gaussian | None, held: Arr
     keys, boxes = jax.random.split(key, 4), (game.agent, game.adversary)
     noises = [jax.random.normal(k, (game.horizon, box.size)) for k, box in zip(keys[:2], boxes, strict=True)]
 
-    def players(memory: tuple[()], obs: Array, time: Array) -> tuple[tuple[()], Array, Array]:
+    def players(before: Array, obs: Array, time: Array) -> tuple[Array, Array, Array]:
         adversary = held if opponent is None else opponent.sample(obs, noises[1][time])[0]
-        return memory, policy.sample(obs, noises[0][time])[0], adversary
+        if game.scope == "episode":
+            adversary = jnp.where(time == 0, adversary, before)
+        return adversary, policy.sample(obs, noises[0][time])[0], adversary
 
-    path = scan_steps(game, players, (), keys[3], keys[2])
+    path = scan_steps(game, players, jnp.zeros(game.adversary.size), keys[3], keys[2])
     obs, ended = jnp.concatenate([path.obs, path.following[-1:]]), path.alive & game.terminated(path.following)
     alive, ended = (x.astype(jnp.float32) for x in (path.alive, ended))
     return Pending(obs, noises[0], noises[1], path.reward, alive, ended, jnp.float32(0))
@@ -162,7 +179,7 @@ class OnPolicyLearner(AbstractLearner[OnPolicyState]):
         metrics = {"return": float(played.reward.sum()), "steps": int(played.alive.sum())}
         state = state._replace(pending=pending)
         if place == config.solver.rollouts - 1:
-            state, learned = timed("solving", learn, config, game, state)
+            state, learned = timed("solving", learn, config, game, state, index // config.solver.rollouts)
             metrics |= {name: float(x) for name, x in learned.items()}
         state = state._replace(output_episode=jnp.int32(index))
         return state, {"episode": index, **metrics, "output_episode": index}

@@ -102,18 +102,23 @@ def executed(options: SACOptions, alpha: Array, actions: list[Array]) -> list[tu
 
 def loss(
     networks: SACNetworks, learner: SACLearner, batch: Batch, noise: Float[Array, "2 n outputs"],
-    players: tuple[SACPlayer, ...], options: SACOptions,
+    players: tuple[SACPlayer, ...], options: SACOptions, origin: Float[Array, "n p"] | None = None,
 ) -> tuple[Array, dict[str, Array]]:  # fmt: skip
-    """The critics' regression to the soft value, each player's gain, and the temperatures that hold the entropies."""
+    """The critics' regression to the soft value, each player's gain, and the temperatures that hold the entropies.
+
+    With an `origin`, observations where episodes begin, the adversary acts there alone, and what it did holds on.
+    """
     frozen, policies = jax.lax.stop_gradient, [unit_policy(net, learner.normaliser) for net in networks.actors]
     temperatures = 0.0 if options.deterministic else jnp.exp(frozen(networks.log_temperatures))
     temperatures = jnp.broadcast_to(jnp.asarray(temperatures), len(players))
+    cuts = np.cumsum([player.size for player in players])[:-1].tolist()
 
     def drawn(obs: Array, noise: Array) -> tuple[list[Array], list[Array]]:
         if options.deterministic:
             return [policy(obs) for policy in policies], [jnp.zeros(obs.shape[0])] * len(players)
-        cuts = np.cumsum([player.size for player in players])[:-1].tolist()
-        sampled = [policy.sample(obs, part) for policy, part in zip(policies, jnp.split(noise, cuts, -1), strict=True)]
+        seen = [obs if origin is None or player.sign > 0 else origin for player in players]
+        parts = jnp.split(noise, cuts, -1)
+        sampled = [policy.sample(x, part) for policy, x, part in zip(policies, seen, parts, strict=True)]
         return [action for action, _ in sampled], [density for _, density in sampled]
 
     def judged(critics: Perceptron, obs: Array, action: Array) -> Float[Array, "2 n"]:
@@ -126,6 +131,8 @@ def loss(
         return sign * (sign * jnp.asarray(values)).min(0)
 
     actions, densities = frozen(drawn(batch.following, noise[0]))
+    if origin is not None:  # of two players
+        actions, densities = [actions[0], jnp.split(batch.action, cuts, -1)[1]], [densities[0], 0.0 * densities[1]]
     later = worth(learner.targets, batch.following, actions, players[0].sign)
     for player, temperature, density in zip(players, temperatures, densities, strict=True):
         later = later - player.sign * temperature * density
@@ -146,12 +153,13 @@ def loss(
 
 @compiled("players", "options")
 def update(
-    learner: SACLearner, batches: Batch, players: tuple[SACPlayer, ...], options: SACOptions, key: PRNGKeyArray
-) -> tuple[SACLearner, dict[str, Array]]:
+    learner: SACLearner, batches: Batch, players: tuple[SACPlayer, ...], options: SACOptions, key: PRNGKeyArray,
+    origin: Float[Array, "n p"] | None = None,
+) -> tuple[SACLearner, dict[str, Array]]:  # fmt: skip
     """A gradient step on each of the batches; their noise comes of the key and of how many steps there were before."""
 
     def step(learner: SACLearner, drawn: tuple[Batch, Array]) -> tuple[SACLearner, dict[str, Array]]:
-        gradient, metrics = jax.grad(loss, has_aux=True)(learner.networks, learner, *drawn, players, options)
+        gradient, metrics = jax.grad(loss, has_aux=True)(learner.networks, learner, *drawn, players, options, origin)
         descent, optimiser = adam.update(gradient, learner.optimiser)
         if options.patience > 1:
             moves = (optimiser.count % options.patience == 0).astype(jnp.float32)

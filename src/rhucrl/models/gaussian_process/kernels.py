@@ -1,6 +1,7 @@
-"""Kernels of Gaussian processes (`section:gp_models`), of NumPy's arrays as of JAX's: k(z, z) is at most 1 everywhere.
+"""Kernels of Gaussian processes (`section:gp_models`), of NumPy's arrays as of JAX's.
 
-Inputs are measured from the centre of their range in units of half of it, so that they lie in [-1, 1]^d.
+Inputs are measured from the centre of their range in units of half of it, so that they lie in [-1, 1]^d. There k(z, z)
+is at most 1, with any slopes, as the theory assumes.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ class Kernel(eqx.Module):
         """k(z, z)."""
         x = (z - self.centre) / self.half
         flat = 1 + 0 * x[:, 0]
-        steep = (1 + (self.slopes * x * self.slopes * x).sum(-1)) / (1 + x.shape[-1])
+        steep = (1 + (self.slopes * x * self.slopes * x).sum(-1)) / (1 + (self.slopes * self.slopes).sum())
         parts = {"linear": steep, "squared-exponential": flat, "product": steep}
         return parts[self.kind] if self.kind in parts else self.share * steep + (1 - self.share) * flat
 
 
 def linear(kernel: Kernel, x: Any, y: Any) -> Any:
-    """Affine functions: (1 + sum of slopes squared times products) / (1 + d)."""
-    return (1 + (kernel.slopes * x) @ (kernel.slopes * y).T) / (1 + x.shape[-1])
+    """Affine functions: 1 + sum of slopes squared times products, over what that is in a corner of the range."""
+    return (1 + (kernel.slopes * x) @ (kernel.slopes * y).T) / (1 + (kernel.slopes * kernel.slopes).sum())
 
 
 def squared_exponential(kernel: Kernel, x: Any, y: Any) -> Any:

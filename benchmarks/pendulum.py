@@ -67,12 +67,13 @@ def one(options: dict) -> dict:
     for index in range(config.episodes):
         state, metrics = protocol.ModelBased(config).episode(env, state, index)
         episodes.append(metrics)
+    output, chosen = protocol.ModelBased(config).policies(state)["policy"]
     result = {
         "options": options, "train_cpu": time.process_time() - began, "compile": compile_seconds(),
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "output_episode": int(state.output_episode), "episodes": episodes,
+        "output_episode": int(chosen), "episodes": episodes,
     }  # fmt: skip
-    for name, policy in (("output", state.output.policy), ("last", state.last.policy)):
+    for name, policy in (("output", output.policy), ("last", state.last.policy)):
         if name == "last" and result["output_episode"] == config.episodes - 1:
             result["last"] = result["output"]  # the same policy
             continue

@@ -93,14 +93,15 @@ def one(options: dict) -> dict:
     episodes = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     timing = [json.loads(line) for line in (folder / "timing.jsonl").read_text().splitlines()]
     curve = {done: (done, steps, returns) for done, steps, returns in map(json.loads, looks.read_text().splitlines())}
+    output, chosen = loop.learner_of(config).policies(state)["policy"]
     result = {
         "options": options, "train_cpu": sum(lap["cpu"] for lap in timing), "steps": int(state.replay.size),
         "timing": {name: sum(lap.get(name, 0.0) for lap in timing) for name in timing[-1] if name != "episode"},
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "curve": sorted(curve.values()),
-        "output_episode": int(state.output_episode), "episodes": episodes,
+        "output_episode": int(chosen), "episodes": episodes,
     }  # fmt: skip
-    for name, policy in (("output", state.output.policy), ("last", state.last.policy)):
-        if name == "last" and state.output_episode == len(episodes) - 1:
+    for name, policy in (("output", output.policy), ("last", state.last.policy)):
+        if name == "last" and chosen == len(episodes) - 1:
             result[name] = result["output"]
             break
         result[name] = {"nominal": judge(policy)}

@@ -2,6 +2,7 @@
 
     python benchmarks/robots.py                       # the runs that are not there yet
     python benchmarks/robots.py hopper --seeds 100    # some of them
+    python benchmarks/robots.py contested --where env=half-cheetah setting=action
     python benchmarks/robots.py --tables              # docs/robots.md and its curves from what is there
 
 Settings are each robot's defaults except for what a row says. A run lives in benchmarks/runs/ until it is judged, so

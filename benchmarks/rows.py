@@ -90,6 +90,7 @@ def main(
     parser.add_argument("experiments", nargs="*", choices=[*experiments, []], help="which runs to make; all by default")
     parser.add_argument("--cores", type=int, nargs="+", default=[0, 1], help="where to run, one process on each")
     parser.add_argument("--seeds", type=int, nargs="+", help="only the rows of these seeds")
+    parser.add_argument("--where", nargs="+", default=[], help="only the rows with these options, as name=value")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--tables", action="store_true", help="write the tables in docs from the lines that are there")
     arguments = parser.parse_args()
@@ -99,5 +100,9 @@ def main(
         write()
     else:
         names, seeds = arguments.experiments or list(experiments), arguments.seeds
-        wanted = {name: [row for row in experiments[name] if not seeds or row["seed"] in seeds] for name in names}
-        run(script, wanted, tell, arguments.cores)
+        places = [word.split("=", 1) for word in arguments.where]
+
+        def asked(row: Row) -> bool:
+            return (not seeds or row["seed"] in seeds) and all(str(row.get(name)) == value for name, value in places)
+
+        run(script, {name: list(filter(asked, experiments[name])) for name in names}, tell, arguments.cores)

@@ -14,7 +14,8 @@ from rhucrl.experiments.flops import gflop
 from rhucrl.training import protocol
 from rhucrl.training.loop import env_of, state_like
 
-RATE = 33.0  # GFLOP per CPU second that whole runs reached on the machine of docs/speed.md
+RATES = {"look-ahead": 33.0, "actor-critic": 130.0}
+"""GFLOP per CPU second that whole runs reached on one core: the pendulum's (`benchmarks/cost.py`), and the hopper's."""
 PROGRAM_MB = 700  # Python, JAX, the compiled programs and the simulator
 BYTES = 1e6  # of a megabyte
 
@@ -32,8 +33,8 @@ def estimate(config: TrainConfig) -> Cost:
     game = env_of(config, trust=True).game
     state = state_like(config, game, config.episodes)
     size = _bytes(state) / BYTES
-    work = _gflop(config, game, state) if config.model is not None and config.solver.kind != "planner" else None
-    minutes = None if work is None else work * config.episodes / RATE / 60
+    rate = RATES.get(config.solver.kind) if config.model is not None else None
+    minutes = rate and _gflop(config, game, state) * config.episodes / rate / 60
     disk = 2 * size + 2 * _bytes(state.last) / BYTES
     return Cost(minutes, PROGRAM_MB + 3 * size, disk)
 

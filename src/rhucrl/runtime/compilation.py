@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
 import hashlib
 import os
@@ -25,6 +27,7 @@ OPTIONS: dict[str, Any] = {
     "xla_disable_hlo_passes": "tree_reduction_rewriter",  # two kernels to compile for every sum, no faster than one
 }
 _SWITCH = "RHUCRL_CACHE"
+LARGE = 0.5  # seconds that a program takes to compile, above which it leaves much memory behind
 _spans: list[tuple[float, float]] = []
 _listening = False
 
@@ -135,3 +138,11 @@ def _add(event: str, start_time: float, end_time: float, **_: object) -> None:
         while _spans and _spans[-1][0] >= start_time:
             _spans.pop()
         _spans.append((start_time, end_time))
+        if end_time - start_time > LARGE:
+            _return_memory()
+
+
+def _return_memory() -> None:
+    """What compiling a large program took stays with the allocator: half of what a robot's run would hold."""
+    with contextlib.suppress(OSError, AttributeError):  # not of every system's C library
+        ctypes.CDLL(None).malloc_trim(0)

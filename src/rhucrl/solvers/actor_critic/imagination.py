@@ -72,11 +72,11 @@ class Imagined(NamedTuple):
 class Ending(NamedTuple):
     """Where rollouts lead: the state behind the last step, who acts there, and whether it was reached alive."""
 
-    obs: Float[Array, "k n p"]
-    action: Float[Array, "k n q"]
-    adversary: Float[Array, "k n qbar"]
-    alive: Float[Array, "k n"]
-    agent_density: Float[Array, "k n"]
+    obs: Float[Array, "*s k n p"]
+    action: Float[Array, "*s k n q"]
+    adversary: Float[Array, "*s k n qbar"]
+    alive: Float[Array, "*s k n"]
+    agent_density: Float[Array, "*s k n"]
 
 
 def imagine(

@@ -12,7 +12,7 @@ grows while it learns, against the worst of them.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -41,22 +41,12 @@ REFILL = 20  # updates between two fillings of the start states
 KEPT = 10  # fillings that are kept
 
 
-class Behind(NamedTuple):
-    """Where returns of a rollout can end: the states behind its steps, and who acts there."""
-
-    obs: Float[Array, "s k n p"]
-    action: Float[Array, "s k n q"]
-    adversary: Float[Array, "s k n qbar"]
-    alive: Float[Array, "s k n"]
-    agent_density: Float[Array, "s k n"]
-
-
-def behind(rows: Imagined, ending: Ending, trace: float) -> Behind:
-    """Of a trace of 1 only the rollout's end counts."""
+def behind(rows: Imagined, ending: Ending, trace: float) -> Ending:
+    """Where returns of a rollout can end, one after the other: behind each step, or (a trace of 1) behind the last."""
     if trace == 1:
-        return Behind(*(x[None] for x in ending))
-    steps = (getattr(rows, name)[1:] for name in Behind._fields)
-    return Behind(*(jnp.concatenate([x, last[None]]) for x, last in zip(steps, ending, strict=True)))
+        return Ending(*(x[None] for x in ending))
+    steps = (getattr(rows, name)[1:] for name in Ending._fields)
+    return Ending(*(jnp.concatenate([x, last[None]]) for x, last in zip(steps, ending, strict=True)))
 
 
 def value_ahead(

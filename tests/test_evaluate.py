@@ -166,7 +166,7 @@ def test_the_average_is_against_the_adversary_of_training():
     def agent_of(kind, setting, **options):
         env = make("half-cheetah", setting, horizon=20)
         agent = kind(env, setting=setting, horizon=20, **options)
-        agent._pair = training.learner_of(agent.config).initial(env).output
+        agent._pair = training.learner_of(agent.config).initial(env).last
         return agent, env
 
     agent, env = agent_of(rhucrl.DomainRandomization, "parameter", scope="episode")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import types
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +14,7 @@ from probes import GRID, SMALL_ROBOT, Probe, enable_cache, having, solution
 from rhucrl.algorithms import ALGORITHMS
 from rhucrl.cli.main import main
 from rhucrl.config import TrainConfig
+from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.training import loop as training
 from rhucrl.training import protocol
 from test_protocol import TINY, play
@@ -95,7 +94,7 @@ def test_a_stopped_run_goes_on_to_the_same_numbers_and_its_policy_is_loaded(tmp_
 @pytest.mark.slow
 def test_rh_ucrl_with_a_linear_kernel_plays_the_probe_as_if_it_knew_its_dynamics():
     game, discount, told = Probe(certain=True), 0.95, {}
-    env: Any = types.SimpleNamespace(game=game)
+    env = ZeroSumEnv(game)
     for model in ("known", "gp"):
         config = TrainConfig.preset(
             model=model, discount=discount, episodes=6, updates=20.0, pool=256, acting_points=17,

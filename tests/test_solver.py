@@ -243,7 +243,9 @@ def test_the_stateless_adversary_weighs_the_worst_value_most():
     np.testing.assert_array_equal(jnp.argsort(weights)[::-1][:2], [3, 4])
     expected = np.exp(-3 * np.square(SHOVES - 0.5))
     np.testing.assert_allclose(weights, expected / expected.sum(), rtol=1e-4)
-    np.testing.assert_array_equal(AdversaryPolicy(player(game, critic))(jnp.zeros((4, 1)), None), np.full((4, 1), 0.5))
+    np.testing.assert_array_equal(
+        AdversaryPolicy(player(game, critic))(jnp.zeros((4, 1)), jnp.zeros((4, 1))), np.full((4, 1), 0.5)
+    )
     # Against these weights the agent takes the best mean, not the best minimum.
     q = jnp.array([[0.0, 0.0, 0.0, 1.0, 1.0], [0.4, 0.4, 0.4, 0.4, 0.4]])
     action, _, row = settle(game, q, weights)

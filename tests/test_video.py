@@ -17,6 +17,7 @@ from rhucrl.errors import UsageError
 from rhucrl.experiments import cameras, video
 from rhucrl.experiments.overlay import Caption, Overlay
 from rhucrl.experiments.style import COLOURS
+from rhucrl.runtime.progress import SILENT
 
 imageio = pytest.importorskip("imageio.v2")
 ffmpeg = pytest.importorskip("imageio_ffmpeg")
@@ -47,7 +48,7 @@ def filmed(env, adversary, seconds=0.05, action=0.0):
     """The frames as they are before an encoder loses something."""
     dt = video._seconds_per_step(env)
     policy = lambda obs: np.full(env.boxes["agent"].shape, action)  # noqa: E731
-    return list(video._frames(env, policy, adversary, CAPTION, 0, seconds, dt, 1, None))
+    return list(video._frames(env, policy, adversary, CAPTION, 0, seconds, dt, 1, SILENT))
 
 
 def like(frame, name):

@@ -89,7 +89,7 @@ class TrainConfig:
                 raise foreign(name, algo)
         if kinds["solver"] is options.OnPolicy and "random_episodes" in given:
             raise UsageError(f"--random-episodes is no option of --algo {algo}: it learns from its first episode on")
-        if algo in MODEL_FREE and "output_rule" in given:
+        if algo in MODEL_FREE and given.get("output_rule", cls.output_rule) != cls.output_rule:
             raise UsageError(f"--output-rule is no option of --algo {algo}: its output is the last policy")
         parts: dict[str, Any] = {}
         for part, kind in kinds.items():

@@ -7,6 +7,8 @@ learned frequencies in front of the network keeps it sharp.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -19,6 +21,10 @@ def wave(turns: Array) -> Array:
     """A sine drawn with parabolas, of period 1: continuously differentiable, and much cheaper than a sine."""
     phase = turns - jnp.round(turns)
     return 8 * phase - 16 * phase * jnp.abs(phase)
+
+
+CriticFunction = Callable[[Float[Array, "*b d"]], Float[Array, "*b"]]
+"""What a critic is to those who only ask it."""
 
 
 class Critic(eqx.Module):

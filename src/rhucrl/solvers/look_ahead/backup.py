@@ -26,7 +26,7 @@ from jaxtyping import Array, Float
 from rhucrl.envs.game import Game, join
 from rhucrl.hallucination import choose_eta, hallucinate
 from rhucrl.models.base import AbstractModel, Prediction
-from rhucrl.networks.critics import Critic
+from rhucrl.networks.critics import CriticFunction
 from rhucrl.solvers.base import SolverNumbers
 
 SOFTNESS = 0.1  # of the stateless adversary's choice, in units of the critics
@@ -55,13 +55,13 @@ def features(game: Game, obs: Float[Array, "*#b p"], adversary: Float[Array, "*#
     return join(x, (adversary - box.low) / jnp.maximum(box.high - box.low, 1e-6) * 2 - 1)
 
 
-def value(game: Game, critic: Critic, obs: Array, adversary: Array) -> Float[Array, "*b"]:
+def value(game: Game, critic: CriticFunction, obs: Array, adversary: Array) -> Float[Array, "*b"]:
     """V in reward units, held inside what the rewards allow over a horizon."""
     low, high = game.reward_range
     return jnp.clip(unit(game) * critic(features(game, obs, adversary)), low * game.horizon, high * game.horizon)
 
 
-def slope(game: Game, critic: Critic, obs: Array, adversary: Float[Array, "k qbar"]) -> Float[Array, "*b m p"]:
+def slope(game: Game, critic: CriticFunction, obs: Array, adversary: Float[Array, "k qbar"]) -> Float[Array, "*b m p"]:
     """The gradient of V at s: one per state, or (episode scope) per state and candidate."""
     if game.scope == "step":
         adversary = adversary[:1]
@@ -88,7 +88,7 @@ def consider(
 
 
 def look_ahead(
-    game: Game, critic: Critic, considered: Considered, adversary: Array, slope: Array, sign: Array,
+    game: Game, critic: CriticFunction, considered: Considered, adversary: Array, slope: Array, sign: Array,
     numbers: SolverNumbers, noise: Array,
 ) -> Float[Array, "*b a k"]:  # fmt: skip
     """r + gamma V(s') for all pairs, in the model that eta hallucinates along `slope`; terminal states end the sum."""
@@ -99,7 +99,7 @@ def look_ahead(
     return jnp.tensordot(considered.probability, q, 1)
 
 
-def stateless(game: Game, critic: Critic, obs: Array, adversary: Float[Array, "k qbar"]) -> Float[Array, " k"]:
+def stateless(game: Game, critic: CriticFunction, obs: Array, adversary: Float[Array, "k qbar"]) -> Float[Array, " k"]:
     """The stateless adversary's distribution over its values: a soft minimum of V(s0, abar). Unused per step."""
     if game.scope == "step":
         return jnp.full(adversary.shape[0], 1 / adversary.shape[0])

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from rhucrl.envs.game import Game
 from rhucrl.hallucination import choose_eta, hallucinate
 from rhucrl.models.base import AbstractModel
-from rhucrl.networks.critics import Critic
+from rhucrl.networks.critics import CriticFunction
 from rhucrl.networks.policies import AbstractAdversary, AbstractPolicy
 from rhucrl.solvers.base import SolverNumbers
 from rhucrl.solvers.look_ahead.backup import settle, slope, stateless, unit, value
@@ -28,7 +28,7 @@ class CriticPlayer(eqx.Module):
 
     game: Game
     model: AbstractModel
-    critic: Critic
+    critic: CriticFunction
     sign: Array
     numbers: SolverNumbers
     adversary: Float[Array, "k qbar"]

@@ -17,7 +17,7 @@ from rhucrl.algorithms import ALGORITHMS
 from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
 from rhucrl.models.base import AbstractModel, Prediction
-from rhucrl.networks.critics import Critic
+from rhucrl.networks.critics import Critic, CriticFunction
 from rhucrl.replay import Replay
 from rhucrl.runtime.compilation import compiled
 from rhucrl.solvers.base import AbstractSolver, SolverNumbers, deployed
@@ -165,7 +165,7 @@ def contest(algo: str, policy: AgentPolicy, pair: LookAheadPair, model: Abstract
     """A policy against the adversaries of a pair."""
     player = policy.player
 
-    def along(critic: Critic, sign: int) -> Eta:
+    def along(critic: CriticFunction, sign: int) -> Eta:
         def eta(obs: Array, action: Array, executed: Array, adversary: Array, prediction: Prediction) -> Array:
             if player.game.scope == "step":
                 return sign * jnp.sign(slope(player.game, critic, obs, player.adversary)[..., 0, :])

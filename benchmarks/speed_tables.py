@@ -33,7 +33,6 @@ LONG = """## Long runs
 Each row is `python benchmarks/long.py` with the row's options: `rhucrl train` with them on one core, everything
 included.
 
-- The half-cheetah's runs are RH-UCRL against forces of 10 N.
 - *Late by early* is the CPU time of an episode near the end, divided by that of one near the twentieth. (An
   inverted pendulum that learns plays longer episodes.)
 - Other work ran on the machine's other core, and now and then on this one.
@@ -87,7 +86,7 @@ def pieces(result: dict) -> str:
     if "peers" in result:
         speeds = [[r["algo"], r["task"], r["library"], f"{r['steps_per_cpu_second']:.0f}"] for r in result["peers"]]
         head = "algorithm | task | library | environment steps per CPU second, equal sizes and gradient steps"
-        parts.append(table(head, speeds))
+        parts += ["Beside other libraries, measured with an earlier version:\n", table(head, speeds)]
     return "\n".join(parts)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import rows
 
 from rhucrl.experiments import bench
-from rhucrl.training.loop import Silent
+from rhucrl.runtime.progress import SILENT
 
 
 def experiments() -> dict[str, list[dict]]:
@@ -39,7 +39,7 @@ def experiments() -> dict[str, list[dict]]:
 
 
 def one(options: dict) -> dict:
-    peer = sys.executable if options["library"] == "rhucrl" else bench.peer_python(Silent())
+    peer = sys.executable if options["library"] == "rhucrl" else bench.peer_python(SILENT)
     script = Path(bench.__file__).with_name("peer.py")
     answer = subprocess.run([str(peer), str(script), json.dumps(options)], capture_output=True, text=True, check=True)
     return {"options": options, **json.loads(answer.stdout.splitlines()[-1])}

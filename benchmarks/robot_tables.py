@@ -16,7 +16,7 @@ HEAD = """# Results on the robots
 Every table is written by `python benchmarks/robots.py --tables` from the lines in `benchmarks/results/`, which
 `python benchmarks/robots.py` makes. Settings are each robot's defaults (`rhucrl train ROBOT --help`). They were chosen
 on seeds below 10; the runs below have seeds from 100 on, and are shown whatever came out. Most rows are missing: their
-runs have not been made yet, and what stands here alone is one run. Each line in `benchmarks/results/` names its
+runs have not been made yet, and a mean over one seed is that seed. Each line in `benchmarks/results/` names its
 `source`, git's name of the package's folder.
 
 A policy plays its mean action. *Nominal* is the mean return of five episodes without an adversary, on starts that it

@@ -18,6 +18,7 @@ from rhucrl.config import TrainConfig
 from rhucrl.errors import SimulationError
 from rhucrl.play import Episode
 from rhucrl.replay import Transitions
+from rhucrl.runtime.progress import SILENT
 from rhucrl.storage.runs import Run
 from rhucrl.training import loop as training
 from rhucrl.training import protocol
@@ -93,7 +94,7 @@ def test_a_run_whose_networks_are_lost_ends_and_keeps_what_was_good(lost, left, 
         "output": {"robust": ruined},
     }
     with run, pytest.raises(SimulationError):
-        training.advance(run, config, env, state._replace(**worse[lost]), EPISODES - 1, training.Silent())
+        training.advance(run, config, env, state._replace(**worse[lost]), EPISODES - 1, SILENT)
     assert (folder / "metrics.jsonl").read_bytes() == before
     assert not (folder / "checkpoints" / f"{EPISODES - 1:06d}").exists()
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rhucrl.cli.main import main
+from rhucrl.runtime.progress import SILENT
 from rhucrl.theory import bounds as theory
 from rhucrl.theory import line_game as lines
 from rhucrl.theory import verify
@@ -18,11 +19,6 @@ from rhucrl.theory.line_game import against, ahead, fixed, maximin, plan
 
 SMALL = verify.Setup(episodes=24, draws=4)
 STEEP = Lipschitz(1.0, 0.5, 1.0, 1.0, 2.0)
-
-
-class Silent:
-    def update(self, n: int, text: str = "") -> None:
-        pass
 
 
 def test_beta_is_the_norm_without_noise_and_grows_with_all_that_makes_it_unsure():
@@ -156,11 +152,11 @@ def test_intervals_that_are_too_narrow_are_seen_to_fail():
 
 @pytest.mark.slow
 def test_the_theory_holds_and_says_how_often_it_was_asked():
-    found = verify.verify(SMALL, Silent())
+    found = verify.verify(SMALL, SILENT)
     assert found["coverage"]["held"] == SMALL.draws
     for row in found["inequalities"]:
         assert row["failed"] == 0 and row["tested"] == SMALL.draws * SMALL.episodes, row
-    again = verify.verify(SMALL, Silent())
+    again = verify.verify(SMALL, SILENT)
     assert again == found
 
 

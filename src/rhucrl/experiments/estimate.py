@@ -12,7 +12,7 @@ from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
 from rhucrl.experiments.flops import gflop
 from rhucrl.training import protocol
-from rhucrl.training.loop import env_of, state_like
+from rhucrl.training.loop import env_of, learner_of, state_like
 
 RATES = {"look-ahead": 33.0, "actor-critic": 130.0}
 """GFLOP per CPU second that whole runs reached on one core: the pendulum's (`benchmarks/cost.py`), and the hopper's."""
@@ -35,7 +35,8 @@ def estimate(config: TrainConfig) -> Cost:
     size = _bytes(state) / BYTES
     rate = RATES.get(config.solver.kind) if config.model is not None else None
     minutes = rate and _gflop(config, game, state) * config.episodes / rate / 60
-    disk = 2 * size + 2 * _bytes(state.last) / BYTES
+    policies = 1 + len(learner_of(config).policies(state))  # and the last one
+    disk = 2 * size + policies * _bytes(state.last) / BYTES
     return Cost(minutes, PROGRAM_MB + 3 * size, disk)
 
 

@@ -27,7 +27,6 @@ from rhucrl.model_free.on_policy import OnPolicyLearner, OnPolicyState
 from rhucrl.models.gaussian_process import model as gaussian_process
 from rhucrl.networks.policies import Answer, NetworkOrHeld
 from rhucrl.runtime.progress import SILENT, ShowsProgress
-from rhucrl.runtime.progress import Silent as Silent
 from rhucrl.runtime.timing import Clock, timed
 from rhucrl.solvers.base import Pair, Players
 from rhucrl.storage.runs import Run

@@ -38,7 +38,10 @@ VARIANTS = {
     "twice the steps": {"model_rounds": 30},
     "half the steps": {"model_rounds": 8},
     "eight heads": {"heads": 8},
-    "width 128": {"model_width": 128},
+    "one noise for all states": {"noise": "constant"},
+    "means by the likelihood under each state's noise": {"noise": "state"},
+    "two layers of 200": {"model_layers": 2, "model_width": 200},
+    "four layers of 128": {"model_layers": 4, "model_width": 128},
 }
 
 

@@ -36,10 +36,9 @@ def filled(data: Transitions, capacity: int = 512) -> store.Replay:
     return store.add(store.empty(capacity, (1, 1, 1), HEADS), data, jnp.int32(len(data.obs)), jax.random.key(0))
 
 
-def fresh(seed: int = 0, linear: bool = False) -> EnsembleModel:
-    return ensemble.create(
-        TrainConfig.preset(heads=HEADS, model_width=WIDTH, linear=linear), Probe(), jax.random.key(seed)
-    )[0]
+def fresh(seed: int = 0, linear: bool = False, noise: str = "state", layers: int = 2) -> EnsembleModel:
+    options = {"heads": HEADS, "model_width": WIDTH, "linear": linear, "noise": noise, "model_layers": layers}
+    return ensemble.create(TrainConfig.preset(**options), Probe(), jax.random.key(seed))[0]
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4))
@@ -186,6 +185,43 @@ def test_every_heads_sample_has_each_transition_as_often_as_its_weight_says(data
     for head in range(HEADS):
         times = np.bincount(samples[head, : sizes[head]], minlength=data.capacity)
         np.testing.assert_array_equal(times, np.asarray(data.weight[:, head] * data.filled))
+
+
+@pytest.mark.parametrize("noise", ["state", "beside"])
+def test_each_state_has_its_own_noise(noise):
+    """A hundred times as much on the one side as on the other."""
+    rows = transitions(2000)
+    spread = jnp.where(rows.obs > 0, 0.2, 0.002) * jax.random.normal(jax.random.key(7), rows.obs.shape)
+    noisy = filled(rows._replace(following=rows.following + spread), 2048)
+    model = fresh(noise=noise)
+    for _ in range(4):  # each fit ends with the least error of the mean, which noise may not have had time for
+        model = fit(model, noisy)[0]
+    found = model.predict(*rows[:3]).aleatoric[:, 0]
+    loud, quiet = (float(jnp.median(found[where])) for where in (rows.obs[:, 0] > 0.2, rows.obs[:, 0] < -0.2))
+    assert loud == pytest.approx(0.2, rel=0.3)
+    assert quiet < 0.02
+
+
+def test_a_state_that_is_called_noisy_is_no_excuse_for_its_mean(data):
+    """Beside a constant noise means learn the same, whatever a state's own is; by likelihood they do not."""
+
+    def pull(noise: str, louder: float) -> np.ndarray:
+        heads = fresh(noise=noise).heads
+        heads = eqx.tree_at(lambda its: its.last_bias, heads, heads.last_bias.at[:, 1:].add(louder))
+        x = jax.random.normal(jax.random.key(0), (HEADS, 32, heads.first.shape[1]))
+        return np.asarray(jax.grad(ensemble.Heads.loss)(heads, x, x[..., :1]).last_bias[:, 0])
+
+    np.testing.assert_allclose(pull("beside", 2.0), pull("beside", 0.0), rtol=1e-5)
+    assert (np.abs(pull("state", 2.0)) < 0.1 * np.abs(pull("state", 0.0))).all()
+
+
+def test_a_member_has_as_many_hidden_layers_as_are_asked_for(data):
+    deep, flat = fresh(layers=4), fresh()
+    assert (len(deep.heads.deeper), len(flat.heads.deeper)) == (2, 0)
+    better = fit(deep, data)[0]
+    assert held_out_error(better, data) < 0.1 * held_out_error(deep, data)
+    moved = [np.abs(new[0] - old[0]).max() for new, old in zip(better.heads.deeper, deep.heads.deeper, strict=True)]
+    assert min(moved) > 1e-3
 
 
 def test_decay_makes_weights_small(data):

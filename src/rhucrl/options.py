@@ -152,7 +152,9 @@ class Ensemble(Options):
     heads: int = option(5, 2, 1000)
     """Members of the ensemble."""
     width: int = option(64, 1, 10_000, flag="model_width")
-    """Width of a member's two hidden layers."""
+    """Width of a member's hidden layers."""
+    layers: int = option(2, 2, 100, flag="model_layers")
+    """Hidden layers of a member."""
     learning_rate: float = option(2e-3, 0, 10, flag="model_learning_rate")
     """Adam's step size for the ensemble."""
     rounds: int = option(10, 1, 100_000, flag="model_rounds")
@@ -171,8 +173,10 @@ class Ensemble(Options):
     """Whether the ensemble only learns what a linear model leaves over."""
     layer_norm: bool = option(False)
     """Whether a member's hidden layers are normalised."""
-    noise: Literal["state", "constant"] = option("state")
-    """Whether a member predicts how noisy each state is, or learns one deviation for all of them."""
+    noise: Literal["state", "constant", "beside"] = option("state")
+    """How noisy a member's predictions are: in each state as much as makes the data likely (state), or alike in all
+    (constant), or in each state, while means are learned as with a constant one (beside): to call what is hard to
+    foresee noise is then no excuse."""
     minimum_temperature: float = option(1.0, 0, 1e6)
     """Recalibration never shrinks the epistemic uncertainty below this factor."""
 

@@ -9,9 +9,9 @@ from rhucrl.algorithms import MODEL_FREE
 Preset = Literal["standard", "paper"]
 
 ROBOT = {
-    "solver": "actor-critic", "episodes": 50, "random_episodes": 5, "heads": 5, "model_width": 200, "layer_norm": True,
-    "linear": True, "noise": "constant", "model_learning_rate": 1e-3, "model_decay": 0.3, "model_rounds": 15,
-    "model_average_rate": 0.01, "round": 100,
+    "solver": "actor-critic", "episodes": 50, "random_episodes": 5, "heads": 5, "model_width": 160, "model_layers": 3,
+    "layer_norm": True, "linear": True, "noise": "beside", "model_learning_rate": 1e-3, "model_decay": 0.3,
+    "model_rounds": 15, "model_average_rate": 0.01, "round": 100,
 }  # fmt: skip
 # fmt: off
 ENVIRONMENTS: dict[str, dict[str, Any]] = {

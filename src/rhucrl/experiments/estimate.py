@@ -59,7 +59,7 @@ def _fit_gflop(config: TrainConfig, game: Game) -> float:
     its = config.model
     sizes = [jnp.zeros(n) for n in (game.predicted_size, game.agent.size, game.adversary.size)]
     inputs, outputs = game.model_input(*sizes).shape[-1], 2 * game.predicted_size
-    weights = inputs * its.width + its.width**2 + its.width * outputs
+    weights = its.width * (inputs + (its.layers - 1) * its.width + outputs)
     epochs = its.epochs and its.epochs * config.episodes * game.horizon / 2  # of data that grow to the end
     steps = its.steps * its.rounds if epochs is None else epochs / its.batch
     return 6e-9 * its.heads * weights * its.batch * steps  # forward, and twice that backward

@@ -36,20 +36,23 @@ class Heads(eqx.Module):
     first_bias: Float[Array, "h w"]
     hidden: Float[Array, "h w w"]
     hidden_bias: Float[Array, "h w"]
+    deeper: tuple[tuple[Float[Array, "h w w"], Float[Array, "h w"]], ...]
+    """The hidden layers behind the second."""
     last: Float[Array, "h w o"]
     last_bias: Float[Array, "h o"]
-
     log_std: Float[Array, "h 1 o"] | None
-    """The same noise at every state, where heads do not predict it."""
+    """The same noise at every state, where means are learned with it."""
     normalised: bool = eqx.field(static=True)
 
     def __init__(self, inputs: int, outputs: int, options: Ensemble, key: PRNGKeyArray):
-        heads, width, keys = options.heads, options.width, jax.random.split(key, 3)
-        last = 2 * outputs if options.noise == "state" else outputs
+        heads, width, more = options.heads, options.width, options.layers - 2
+        keys = jax.random.split(key, 3 + more)
+        square = lambda key: jax.random.normal(key, (heads, width, width)) * jnp.sqrt(2 / width)  # noqa: E731
+        last = outputs if options.noise == "constant" else 2 * outputs
         self.first = jax.random.normal(keys[0], (heads, inputs, width)) * jnp.sqrt(2 / inputs)
         self.first_bias = jnp.zeros((heads, width))
-        self.hidden = jax.random.normal(keys[1], (heads, width, width)) * jnp.sqrt(2 / width)
-        self.hidden_bias = jnp.zeros((heads, width))
+        self.hidden, self.hidden_bias = square(keys[1]), jnp.zeros((heads, width))
+        self.deeper = tuple((square(key), jnp.zeros((heads, width))) for key in keys[3:])
         self.last = jax.random.normal(keys[2], (heads, width, last)) * jnp.sqrt(0.5 / width)
         self.last_bias = jnp.zeros((heads, last))
         self.log_std = None if options.noise == "state" else jnp.zeros((heads, 1, outputs))
@@ -57,12 +60,35 @@ class Heads(eqx.Module):
 
     def __call__(self, x: Float[Array, "h b d"]) -> tuple[Float[Array, "h b p"], Float[Array, "h b p"]]:
         """Mean and standard deviation of the normalised change: each head sees rows of its own."""
-        for weight, bias in ((self.first, self.first_bias), (self.hidden, self.hidden_bias)):
+        for weight, bias in ((self.first, self.first_bias), (self.hidden, self.hidden_bias), *self.deeper):
             x = affine(x, weight, bias)
             x = smooth_gate(centred(x) if self.normalised else x)
         x = affine(x, self.last, self.last_bias)
-        mean, raw = jnp.split(x, 2, -1) if self.log_std is None else (x, jnp.broadcast_to(self.log_std, x.shape))
-        return mean, jnp.exp(soft_range(raw, jnp.log(FLOOR), jnp.log(CEILING)))
+        p = self.outputs
+        mean, raw = x[..., :p], x[..., p:] if x.shape[-1] > p else jnp.broadcast_to(self.log_std, x.shape)
+        return mean, deviation(raw)
+
+    @property
+    def outputs(self) -> int:
+        return self.last.shape[-1] // 2 if self.log_std is None else self.log_std.shape[-1]
+
+    def loss(self, x: Float[Array, "h b d"], y: Float[Array, "h b p"]) -> Float[Array, ""]:
+        """Negative log-likelihood. Where a noise for all states and each state's own are learned, means follow the
+        first alone: under the second, a state that is hard to foresee would excuse a mean that is wrong."""
+        mean, std = self(x)
+        error = y - mean
+        if self.log_std is None or self.last.shape[-1] == self.outputs:
+            return surprise(error, std)
+        return surprise(error, deviation(self.log_std)) + surprise(jax.lax.stop_gradient(error), std)
+
+
+def surprise(error: Float[Array, "h b p"], std: Float[Array, "h _ p"]) -> Float[Array, ""]:
+    """Negative log-likelihood of errors under a Gaussian, but for a constant; summed over heads."""
+    return (jnp.square(error / std) / 2 + jnp.log(std)).mean((-2, -1)).sum()
+
+
+def deviation(raw: Float[Array, "*b p"]) -> Float[Array, "*b p"]:
+    return jnp.exp(soft_range(raw, jnp.log(FLOOR), jnp.log(CEILING)))
 
 
 def soft_range(x: Array, low: Array, high: Array) -> Array:
@@ -170,10 +196,6 @@ def fit(
     samples, sizes = store.bootstrap(replay)
     rounds = options.rounds if options.epochs is None else options.epochs * sizes.max() // (steps * options.batch) + 1
 
-    def loss(heads: Heads, index: Array) -> Array:
-        mean, std = heads(x[index])
-        return (jnp.square((y[index] - mean) / std) / 2 + jnp.log(std)).mean((-2, -1)).sum()
-
     judges, present = store.validation(replay)
 
     def validation(heads: Heads) -> Array:
@@ -184,7 +206,7 @@ def fit(
     def step(carry, key):
         heads, averaged, state = carry
         index = jnp.take_along_axis(samples, jax.random.randint(key, (members, options.batch), 0, sizes[:, None]), 1)
-        change, state = adam.update(jax.grad(loss)(heads, index), state, heads)
+        change, state = adam.update(jax.grad(Heads.loss)(heads, x[index], y[index]), state, heads)
         heads = jax.tree.map(jnp.add, heads, change)
         return (heads, towards(averaged, heads, options.average_rate), state), None
 

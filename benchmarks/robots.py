@@ -9,7 +9,8 @@ Settings are each robot's defaults except for what a row says. A run lives in be
 that whatever interrupts it costs one episode of the protocol. Every few episodes the policy of the moment plays five
 episodes without noise and without an adversary, on starts that it does not learn from; the last policy and the output
 are judged like that and, where an adversary plays, attacked with the budget `standard`. Results are appended to
-benchmarks/results/EXPERIMENT.jsonl, one line per run. Seeds below 10 have decided settings; these runs begin at 100.
+benchmarks/results/EXPERIMENT.jsonl, one line per run; its output policy stays in benchmarks/runs/policies, for
+`rhucrl video` and `rhucrl attack`. Seeds below 10 have decided settings; these runs begin at 100.
 """
 
 from __future__ import annotations
@@ -109,6 +110,8 @@ def one(options: dict) -> dict:
         if config.setting != "none":
             case = worst_case(policy, env, "standard")
             result[name] |= {"worst": case.worst, "attack": case.attack, "attacks": case.attacks}
+    name = "-".join(str(options[key]) for key in ("env", "setting", "strength", "algo", "seed") if key in options)
+    shutil.copytree(folder / "policy", RUNS / "policies" / f"{name}-{folder.name}")
     shutil.rmtree(folder)
     looks.unlink()
     return result

@@ -45,13 +45,27 @@ def adversary_of(here: World, problem: Problem) -> np.ndarray:
 def value(here: World, problem: Problem, contested: bool = True) -> np.ndarray:
     """Of both players' own actions."""
     players = here.agent(problem.networks.agent)(STATES), contested * here.adversary(problem.networks.adversary)(STATES)
-    return np.asarray(here.values(problem.networks.critics, STATES, *players).mean(0))
+    return np.asarray(here.values(problem.networks.critics, STATES, *players, jnp.bool_(not contested)).mean(0))
 
 
 def test_the_value_is_that_of_the_game():
     exact = solution(GAME, DISCOUNT)
     error = (value(*solved()) - exact.value)[INNER] / np.ptp(exact.value)
     assert np.abs(error).max() < 0.15
+
+
+@pytest.mark.parametrize("shove", [-1.0, 0.0, 1.0])
+def test_a_critic_knows_what_it_costs_when_a_shove_goes_on_to_the_end(shove):
+    """Held extremes and nobody: after the steps that are imagined nobody else takes over."""
+    here, problem = solved()
+    actions = agent_of(here, problem)[:, None]
+    exact = solution(GAME, DISCOUNT, actions, shoves=shove).value
+    played = here.agent(problem.networks.agent)(STATES), jnp.full_like(STATES, shove)
+    found = np.asarray(here.values(problem.networks.critics, STATES, *played, jnp.bool_(True)).mean(0))
+    assert np.abs(found - exact)[INNER].max() < 0.15 * np.ptp(exact)
+    handed_over = np.asarray(here.values(problem.networks.critics, STATES, *played, jnp.bool_(False)).mean(0))
+    kind = (GRID * shove < -0.5) & INNER  # where this shove helps, the network's would not
+    assert (found > handed_over + 0.01 * np.ptp(exact))[kind].all()
 
 
 def test_the_agents_worst_case_is_nearly_the_value_of_the_game():

@@ -209,8 +209,11 @@ def test_what_is_imagined_knows_where_it_has_ended():
 
 def test_every_lane_meets_its_own_adversary_and_the_same_luck():
     held = jnp.array([[[9.0], [9.0]], [[-1.0], [1.0]], [[0.0], [0.0]]])
-    rows, _ = rollouts(GAME, [0.0, 0.0], Opponents(jnp.array([True, False]), held))
+    opponents = Opponents(jnp.array([True, False]), held)
+    rows, ending = rollouts(GAME, [0.0, 0.0], opponents)
+    np.testing.assert_array_equal(opponents.hold, [[False, True], [True, True], [True, True]])
     np.testing.assert_array_equal(rows.adversary[:, 1:], jnp.broadcast_to(held[1:], (3, 2, 2, 1)))
+    np.testing.assert_array_equal(ending.adversary[1:], held[1:])  # nobody else takes over
     assert (rows.adversary[:, 0, 1] == 9).all() and (jnp.abs(rows.adversary[:, 0, 0]) < 1).all()
     np.testing.assert_array_equal(rows.action[0], jnp.broadcast_to(rows.action[0, :1], rows.action[0].shape))
     np.testing.assert_allclose(rows.obs[1, 1] - rows.obs[1, 2], SHOVE * held[1], atol=1e-6)

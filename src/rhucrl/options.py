@@ -316,7 +316,7 @@ class ActorCritic(Options):
     """The entropy that the agent's policy is held at, per action in [-1, 1] (all alike: .69)."""
     temperature: float | None = option(None, 0, 1e6)
     """What entropy is worth, in rewards of a step; by default it is learned, to hold the entropy at --entropy."""
-    target_rate: float = option(0.005, 0, 1)
+    target_rate: float = option(0.02, 0, 1)
     """Polyak rate of the target critics."""
     average_rate: float = option(0.01, 0, 1)
     """Polyak rate of the policy that acts: gradients of few states push the one that learns to and fro."""

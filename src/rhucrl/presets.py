@@ -42,6 +42,7 @@ PAPER = {
     "critics": 2,
     "critics_first": 0.0,
     "temperature": 0.2,
+    "target_rate": 0.005,
     "average_rate": 1.0,
     "model_width": 200,
     "model_epochs": 20,

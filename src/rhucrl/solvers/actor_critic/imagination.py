@@ -29,6 +29,11 @@ class Opponents(NamedTuple):
     network: Bool[Array, " n"]
     held: Float[Array, "k n qbar"]
 
+    @property
+    def hold(self) -> Bool[Array, "k n"]:
+        """Where an action is held: to the end of the episode, says the value behind a rollout."""
+        return jnp.ones(self.held.shape[:2], bool).at[0].set(~self.network)
+
 
 def lanes(role: Role, options: ActorCritic) -> int:
     return 1 + options.held + options.nobody if role.contested and not role.frozen else 1
@@ -128,10 +133,7 @@ def imagine(
     begin = jnp.broadcast_to(starts, (lanes, *starts.shape)), jnp.ones((lanes, n))
     (last, alive), rows = jax.lax.scan(step, begin, (agent_noise[:-1], adversary_noise[:-1], omega, luck, shifts))
     action, density = agent.sample(last, agent_noise[-1])
-    later = opposed(last, adversary_noise[-1])[0]
-    if role.contested and not lasting:  # whoever has held on so far: values are those against the network
-        later = adversary.sample(last, adversary_noise[-1])[0]
-    return rows, Ending(last, action, later, alive, density)
+    return rows, Ending(last, action, opposed(last, adversary_noise[-1])[0], alive, density)
 
 
 def two_of(n: int, shape: tuple[int, ...], key: PRNGKeyArray) -> Int[Array, "*b 2"]:

@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from rhucrl.envs.game import Box, Game, unwound
 from rhucrl.models.base import AbstractModel
@@ -61,7 +61,7 @@ def begin(game: Game, width: int, critics: int, key: PRNGKeyArray) -> Problem:
     p, q, qbar = game.observation.size + len(game.winding), game.agent.size, game.adversary.size
     agent, adversary = (Perceptron((p, width, width, 2 * n), k) for n, k in ((q, keys[0]), (qbar, keys[1])))
     eta = Perceptron((p + q + qbar, width, width, game.predicted_size), keys[2])
-    values = stacked((p + q + qbar, width, width, 1), jax.random.split(keys[3], critics), normalised=True)
+    values = stacked((p + q + qbar + 1, width, width, 1), jax.random.split(keys[3], critics), normalised=True)
     networks = ProblemNetworks(agent, adversary, eta, values, jnp.log(jnp.float32(0.1)))
     return Problem(networks, values, agent, adam.init(networks))
 
@@ -104,9 +104,13 @@ class World(NamedTuple):
     def eta(self, net: Perceptron, obs: Array, action: Array, adversary: Array) -> Float[Array, "*b p"]:
         return jnp.tanh(net(self.inputs(obs, action, adversary)))
 
-    def values(self, critics: Perceptron, obs: Array, action: Array, adversary: Array) -> Float[Array, "critics ..."]:
-        """Q(s, a, abar) of every critic, in the units of the reward."""
+    def values(
+        self, critics: Perceptron, obs: Array, action: Array, adversary: Array, held: Bool[Array, "*#b"]
+    ) -> Float[Array, "critics ..."]:
+        """Q(s, a, abar) of every critic, in the units of the reward: abar is held until the episode ends, or the
+        adversary's network plays on."""
         x = self.inputs(obs, action, adversary)
+        x = jnp.concatenate([x, jnp.broadcast_to(held, x.shape[:-1]).astype(x.dtype)[..., None]], -1)
         many = critics.layers[0].weight.shape[0]
         return self.scale * critics(jnp.broadcast_to(x, (many, *x.shape)))[..., 0]
 

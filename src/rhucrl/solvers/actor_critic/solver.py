@@ -53,7 +53,8 @@ class ActorCriticValue(eqx.Module):
 
     def __call__(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b"]:
         action = self.policy(obs)
-        return self.world.values(self.critics, obs, action, self.adversary(obs, action)).mean(0)
+        alone = jnp.bool_(isinstance(self.adversary, Nobody))
+        return self.world.values(self.critics, obs, action, self.adversary(obs, action), alone).mean(0)
 
 
 class ActorCriticSolver(AbstractSolver[ActorCriticState]):

@@ -6,8 +6,8 @@ is differentiated through: what critics and policies learn from is where these p
 player is that of Kubo et al. 2025, DHMBPO.)
 
 A single adversary network is a local best response. Every start state is met by several adversaries: the network,
-extremes of its box that are held, and nobody. The agent improves its return against the network and, with a weight that
-grows while it learns, against the worst of them.
+extremes of its box that are held, and nobody. Critics know which: what is held is held to the end. The agent improves
+its return against the network and, with a weight that grows while it learns, against the worst of them.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ def loss(
     there = behind(rows, ending, options.trace)
     bonus, later_bonus = (-temperature * (density + wanted) for density in (rows.agent_density, there.agent_density))
 
-    two = jax.tree.map(lambda w: w[two_of(options.critics, (), keys[1])], targets)
-    least = world.clip(world.values(two, *there[:3]).min(0))
+    two, hold = jax.tree.map(lambda w: w[two_of(options.critics, (), keys[1])], targets), opponents.hold
+    least = world.clip(world.values(two, *there[:3], hold).min(0))
     target = value_ahead(world, rows, there.alive * (least + later_bonus), bonus.at[0].set(0.0), options.trace)
     first = frozen((rows.obs[0], rows.action[0], rows.adversary[0]))
-    error = (world.values(networks.critics, *first) - frozen(target)) / world.scale
+    error = (world.values(networks.critics, *first, hold) - frozen(target)) / world.scale
     critic_loss = jnp.square(error).mean((-2, -1)).sum()
 
-    mean = world.values(frozen(networks.critics), *there[:3]).mean(0)
+    mean = world.values(frozen(networks.critics), *there[:3], hold).mean(0)
     gained = value_ahead(world, rows, there.alive * (mean + later_bonus), bonus, options.trace)
     gain = gained[0].mean()
     if opponents.held.shape[0] > 1:

@@ -64,9 +64,9 @@ class Heads(eqx.Module):
             x = affine(x, weight, bias)
             x = smooth_gate(centred(x) if self.normalised else x)
         x = affine(x, self.last, self.last_bias)
-        p = self.outputs
-        mean, raw = x[..., :p], x[..., p:] if x.shape[-1] > p else jnp.broadcast_to(self.log_std, x.shape)
-        return mean, deviation(raw)
+        p, one = self.outputs, self.log_std
+        raw = x[..., p:] if one is None or x.shape[-1] > p else jnp.broadcast_to(one, x.shape)
+        return x[..., :p], deviation(raw)
 
     @property
     def outputs(self) -> int:

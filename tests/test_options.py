@@ -33,7 +33,7 @@ def test_every_preset_names_options_that_its_model_or_its_solver_has():
 def test_a_part_and_a_keyword_say_the_same_and_the_rest_is_the_preset():
     by_part = TrainConfig.preset("hopper", model=rhucrl.Ensemble(heads=7), solver=rhucrl.ActorCritic(batch=128))
     assert by_part == TrainConfig.preset("hopper", heads=7, batch=128)
-    assert (by_part.solver.batch, by_part.solver.width, by_part.model.width) == (128, 200, 200)
+    assert (by_part.solver.batch, by_part.solver.width, by_part.model.width) == (128, 200, 160)
     assert TrainConfig.preset("hopper").solver.batch == 256
     env = rhucrl.make("pendulum", horizon=20)
     assert rhucrl.RHUCRL(env, model=rhucrl.Ensemble(heads=7)).config == rhucrl.RHUCRL(env, heads=7).config

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # for tools: the same names as in _HOME, which a test compare
     from rhucrl.envs.check_env import check_env as check_env
     from rhucrl.envs.disturbances import Forces as Forces
     from rhucrl.envs.disturbances import Masses as Masses
+    from rhucrl.envs.parameters import Parameters as Parameters
     from rhucrl.envs.pettingzoo import ParallelView as ParallelView
     from rhucrl.envs.wrap import wrap as wrap
     from rhucrl.envs.zero_sum_env import AdversaryView as AdversaryView
@@ -70,6 +71,7 @@ _HOME = {
     "rhucrl.envs": ("make",),
     "rhucrl.envs.check_env": ("check_env",),
     "rhucrl.envs.disturbances": ("Forces", "Masses"),
+    "rhucrl.envs.parameters": ("Parameters",),
     "rhucrl.envs.zero_sum_env": ("AdversaryView", "AgentView", "ZeroSumEnv"),
     "rhucrl.envs.wrap": ("wrap",),
     "rhucrl.envs.pettingzoo": ("ParallelView",),

@@ -31,6 +31,9 @@ class TrainConfig:
     """Whether the adversary acts at every step or once per episode; by default what the setting asks for."""
     mixture: Literal["noisy", "probabilistic"] | None = None
     """Action setting: (1 - alpha) a + alpha abar (noisy, the default), or abar with probability alpha."""
+    parameters: str | None = None
+    """Parameter setting of MuJoCo's: what the adversary chooses per episode, such as
+    "torso_mass=0.1:3,floor_friction=0.1:3", or a set's name (rrls-2, rrls-3); by default one body's relative mass."""
     reward: Literal["dense", "sparse"] = "dense"
     """The pendulum's reward: dense, or only near the upright rest, minus the cost of the action."""
     action_cost: float | None = None

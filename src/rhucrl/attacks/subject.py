@@ -35,6 +35,8 @@ class Subject:
     """In the action setting: noisy (the default) or probabilistic."""
     horizon: int | None = None
     """Steps per episode; by default the environment's."""
+    parameters: str | None = None
+    """In the parameter setting: what the adversary chooses (see `rhucrl train hopper --setting parameter --help`)."""
     trust: bool = False
     """Run the code that a file names or holds: the environment of a run of one's own, a .zip of Stable-Baselines3."""
     budget_ms: float | None = None

@@ -54,8 +54,8 @@ class Evaluate:
     json: Path | None = None
     """Write every run's returns to this file too."""
     sweep: str | None = None
-    """mass=LOW:HIGH:COUNT, of a run in the parameter setting: returns at so many values of the closed range and at the
-    worst value that a search finds; with a plot, sweep.png in the run's folder."""
+    """mass=LOW:HIGH:COUNT (or another parameter's name), of a run in the parameter setting: returns at so many values
+    of the closed range and at the worst value that a search finds; with a plot, sweep.png in the run's folder."""
 
     def run(self) -> int:
         if self.sweep is None:
@@ -76,17 +76,21 @@ class Evaluate:
 
         from rhucrl.experiments.plots import plot_sweep
 
-        box = env.boxes["adversary"]
-        if env.game.scope != "episode" or box.shape != (1,):
+        box, names = env.boxes["adversary"], parameters_of(env)
+        if env.game.scope != "episode" or box.shape != (len(names),):
             raise UsageError("only what is fixed for an episode can be swept: the run has to be in --setting parameter")
-        least, most = float(box.low[0]), float(box.high[0])
+        if name not in names:
+            raise unknown("parameter", name, names)
+        column = names.index(name)
+        least, most = float(box.low[column]), float(box.high[column])
         if not least - 1e-6 <= low < high <= most + 1e-6:
             raise UsageError(f"--sweep goes from {low:g} to {high:g}; the run's range is {least:.4g} to {most:.4g}")
-        values = np.linspace(low, high, count)
+        rows = np.tile(env.neutral.astype(float), (count, 1))
+        values = rows[:, column] = np.linspace(low, high, count)
         (run,) = self.runs
-        samples, worst, returns = swept(agent, env, values, self.seed, f"sweep {run}")
-        rows = [(f"{value:.4g}", mean_of(row)) for value, row in zip(values, samples, strict=True)]
-        print_table(str(run), (name, "return"), rows)
+        samples, worst, returns = swept(agent, env, rows, column, self.seed, f"sweep {run}")
+        shown = [(f"{value:.4g}", mean_of(row)) for value, row in zip(values, samples, strict=True)]
+        print_table(str(run), (name, "return"), shown)
         print(f"the worst {name} from {low:g} to {high:g} that a search found is {worst:.4g}: {mean_of(returns)}")
         known = vars(agent.config) if hasattr(agent, "config") else {"algo": run.name, "seed": self.seed}
         config = {"env": "pendulum", **known, **env.game.options()}
@@ -94,8 +98,16 @@ class Evaluate:
         return 0
 
 
-def swept(agent: Any, env: ZeroSumEnv, values: np.ndarray, seed: int, label: str) -> tuple[Any, float, Sequence[float]]:
-    """The returns at values of an episode's parameter; the worst value in their range, and the returns there.
+def parameters_of(env: ZeroSumEnv) -> list[str]:
+    """The names of what the adversary chooses for an episode."""
+    return getattr(getattr(env.system, "disturbance", None), "names", ["mass"])
+
+
+def swept(
+    agent: Any, env: ZeroSumEnv, rows: np.ndarray, column: int, seed: int, label: str
+) -> tuple[Any, float, Sequence[float]]:
+    """The returns at values of an episode's parameters, of which one column changes; its worst value in their range,
+    and the returns there.
 
     It is searched on other episodes than those of the returns.
     """
@@ -109,17 +121,17 @@ def swept(agent: Any, env: ZeroSumEnv, values: np.ndarray, seed: int, label: str
 
     game, effort = env.game, effort_of(env.game, "standard")
     points, fresh = effort.lattices[-1], seeds(seed, 1, effort_of(game, "quick").unseen)
-    episodes = len(values) * len(fresh) + (points + 1) * (effort.zooms + 1) * effort.seen
+    episodes = len(rows) * len(fresh) + (points + 1) * (effort.zooms + 1) * effort.seen
     with Progress(episodes * game.horizon, label) as progress:
         place = arena(agent, env, watch=lambda: progress.update(place.steps, "steps"))
-        units = game.adversary.on_host(float).unit(values[:, None])
+        units = game.adversary.on_host(float).unit(rows)
         played = place.play(members(game, "constant", units), fresh)
         samples = [[episode.gain for episode in row] for row in played]
         search = AttackSearch(place, effort, agent, seeds(seed, 0, effort.seen), seed)
-        within = partial(zoom, points=points, low=units[0, 0], high=units[-1, 0])
+        within = partial(zoom, points=points, low=units[0], high=units[-1])
         found = carried_out(search, within, fresh, np.random.default_rng(seed))
-    value = float(found.adversary(env.neutral, 0)[0])
-    worst, returns = min([*zip(values.tolist(), samples, strict=True), (value, found.returns)], key=lambda x: sum(x[1]))
+    value, values = float(found.adversary(env.neutral, 0)[column]), rows[:, column].tolist()
+    worst, returns = min([*zip(values, samples, strict=True), (value, found.returns)], key=lambda x: sum(x[1]))
     return np.array(samples), worst, returns
 
 
@@ -130,8 +142,6 @@ def parsed_sweep(text: str) -> tuple[str, float, float, int]:
         row = name, float(low), float(high), int(count)
     except ValueError:
         raise UsageError(f"--sweep is {text!r}; write it as mass=LOW:HIGH:COUNT, for example mass=0.5:1.5:11") from None
-    if name != "mass":
-        raise unknown("parameter", name, ["mass"])
     if row[3] < 3:
         raise UsageError(f"--sweep asks for {row[3]} values; it must be at least 3")
     return row

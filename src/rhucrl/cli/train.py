@@ -190,6 +190,7 @@ def _chosen(config: TrainConfig) -> dict[str, tuple[Any, Any, str]]:
     parts = {name: its for name in PARTS if (its := getattr(config, name)) is not None}
     values = vars(config) | _defaults(config) | {name: its.kind for name, its in parts.items()}
     idle = {
+        "parameters": config.setting != "parameter" or config.env == "pendulum",
         "reward": config.env != "pendulum", "action_cost": config.env != "pendulum",
         "mixture": config.setting != "action", "scope": config.setting == "none", "strength": config.setting == "none",
         "random_episodes": config.solver.kind == "on-policy",

@@ -36,20 +36,23 @@ STRENGTH: dict[str, dict[str, float]] = {
 ACTION_COST: dict[str, float] = {"dense": 0.001, "sparse": 0.05}
 HORIZON: dict[str, int] = {"pendulum": 200} | {name: row.horizon for name, row in ROBOTS.items()}
 MIXED = ("action",)
-PLACE = ("setting", "strength", "scope", "mixture", "horizon")  # options of `make` that environments of one's own have
+PLACE = ("setting", "strength", "scope", "mixture", "horizon", "parameters")
+"""Options of `make` that environments of one's own have."""
 
 
 def make(
     name: str = "pendulum", setting: Setting | None = None, strength: float | None = None, scope: Scope | None = None,
     mixture: Mixture | None = None, reward: Reward = "dense", action_cost: float | None = None,
-    horizon: int | None = None,
+    horizon: int | None = None, parameters: str | None = None,
 ) -> ZeroSumEnv:  # fmt: skip
     """The named environment in one of the paper's settings; `.game` is the game itself.
 
     Where a value is None the environment and the setting choose it. Setting: `none`. Strength: of the pendulum 0.2
     (parameter 0.8), of the robots 10 newtons (action 0.3; parameter 1, the whole range of masses). Scope: `step`
     (parameter: `episode`). Mixture: `noisy` (setting action only). Action cost: 0.001 (sparse reward 0.05), of the
-    pendulum only. Horizon: 200 steps of the pendulum, 50 of the reacher, 1000 of the others.
+    pendulum only. Horizon: 200 steps of the pendulum, 50 of the reacher, 1000 of the others. Parameters, of a robot in
+    the setting `parameter`: which ones the adversary chooses, such as "torso_mass=0.1:3, floor_friction=0.1:3", or the
+    name of a set (rrls-2, rrls-3); the relative mass of one body by default.
 
     `module:function` names an environment of your own: what the function returns, wrapped in the setting. If it has
     been wrapped already, only its strength can be another one.
@@ -57,8 +60,8 @@ def make(
     if ":" in name:
         from rhucrl.envs.wrap import adopt
 
-        return adopt(name, imported(name), setting, strength, scope, mixture, horizon)
-    setting = setting or "none"
+        return adopt(name, imported(name), setting, strength, scope, mixture, horizon, parameters)
+    setting = setting or ("none" if parameters is None else "parameter")
     if name not in NAMES:
         raise unknown("environment", str(name), NAMES)
     demand_choices(setting, scope, mixture, reward)
@@ -67,6 +70,10 @@ def make(
             f"setting {setting!r} has no mixture: leave mixture={mixture!r} out, or choose setting='action'"
         )
     family = "pendulum" if name == "pendulum" else "robot"
+    if parameters is not None:
+        demand_parameter(setting)
+        if family == "pendulum":
+            raise UsageError("the pendulum's parameter is its mass: leave parameters out, and choose its strength")
     strength = STRENGTH[family][setting] if strength is None else demand_strength(family, setting, strength)
     horizon = HORIZON[name] if horizon is None else horizon
     if horizon != int(horizon) or horizon < 1:
@@ -78,7 +85,7 @@ def make(
             raise UsageError(f"{name} has one reward: leave reward and action_cost out, they are the pendulum's")
         from rhucrl.envs.wrap import make_robot  # here, because JAX and Gymnasium take their time to import
 
-        return make_robot(name, setting, strength, scope, mixture, int(horizon))
+        return make_robot(name, setting, strength, scope, mixture, int(horizon), parameters)
     action_cost = ACTION_COST[reward] if action_cost is None else action_cost
     if not 0 <= action_cost < math.inf:
         raise UsageError(f"action_cost {action_cost} is negative or not finite: the nearest valid value is 0")
@@ -114,6 +121,11 @@ def demand_choices(setting: str, scope: str | None, mixture: str | None, reward:
     for kind, (given, choices) in kinds.items():
         if given not in get_args(choices):
             raise unknown(kind, str(given), get_args(choices))
+
+
+def demand_parameter(setting: str) -> None:
+    if setting != "parameter":
+        raise UsageError(f"setting {setting!r} has no parameters: leave them out, or choose setting='parameter'")
 
 
 def demand_strength(family: str, setting: str, strength: float) -> float:

@@ -59,6 +59,7 @@ class Masses:
         self.bodies = (bodies,) if isinstance(bodies, str) else tuple(bodies)
         if not self.bodies or not 0 < low <= 1 <= high:
             raise UsageError(f"masses need bodies and 0 < low <= 1 <= high, got {self.bodies}, {low} and {high}")
+        self.names = ["mass"] if len(self.bodies) == 1 else [f"{body}_mass" for body in self.bodies]
         size = len(self.bodies)
         self.box, self.neutral = (np.full(size, low), np.full(size, high)), np.ones(size)
         self._model: Any = None

@@ -13,7 +13,6 @@ from rhucrl.errors import SimulationError, UsageError, unknown
 mujoco: Any = untyped  # it comes without types
 
 EXACT = mujoco.mjtState.mjSTATE_INTEGRATION
-BODY = mujoco.mjtObj.mjOBJ_BODY
 BLOW_UPS = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{name}")) for name in ("QPOS", "QVEL", "QACC")]
 
 
@@ -33,16 +32,34 @@ def mujoco_of(env: gym.Env) -> tuple[Any, Any]:
     return inner.model, inner.data
 
 
+def names_of(model: Any, kind: str) -> list[str]:
+    """The names of all bodies, joints or geoms; some have none."""
+    count = {"body": model.nbody, "joint": model.njnt, "geom": model.ngeom}[kind]
+    return [mujoco.mj_id2name(model, _object(kind), i) or "" for i in range(count)]
+
+
+def number_of(model: Any, kind: str, name: str) -> int:
+    """The number of a body, a joint or a geom."""
+    if (number := mujoco.mj_name2id(model, _object(kind), name)) < 0:
+        raise unknown(kind, name, filter(None, names_of(model, kind)))
+    return number
+
+
+def _object(kind: str) -> Any:
+    return getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}")
+
+
 def body_names(model: Any) -> list[str]:
     """All bodies but the world."""
-    return [mujoco.mj_id2name(model, BODY, i) or "" for i in range(1, model.nbody)]
+    return names_of(model, "body")[1:]
 
 
 def body_of(model: Any, name: str) -> int:
-    """The number of a body."""
-    if (number := mujoco.mj_name2id(model, BODY, name)) < 0:
-        raise unknown("body", name, filter(None, body_names(model)))
-    return number
+    return number_of(model, "body", name)
+
+
+def joint_of(model: Any, name: str) -> int:
+    return number_of(model, "joint", name)
 
 
 def demand_sanity(data: Any) -> None:

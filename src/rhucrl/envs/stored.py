@@ -38,7 +38,8 @@ def record_of(game: Game) -> dict[str, Any]:
     if not isinstance(game, HostGame):
         return {"kind": "class", "name": type(game).__name__}
     facts = game.facts
-    return {
+    chosen = {} if game.parameters is None else {"parameters": game.parameters}
+    return chosen | {
         "kind": "host", "name": game.name, "setting": game.setting, "scope": game.scope, "horizon": game.horizon,
         "mixture": game.mixture, "angles": list(game.angles), "learned": list(game.learned),
         "ends": game.known_end is not None,
@@ -79,6 +80,7 @@ def _host_game(record: Any) -> HostGame:
     if not all(type(i) is int and 0 <= i < p for i in angles) or not set(learned) <= {"reward", "terminated"}:
         raise ValueError
     words = {name: record[name] for name in ("name", "setting", "scope", "mixture")}
+    words["parameters"] = record.get("parameters")
     if not all(value is None or isinstance(value, str) for value in words.values()):
         raise ValueError
     box = {size: Box(jnp.zeros(size), jnp.zeros(size)) for size in (p, q, qbar, 1)}

@@ -14,9 +14,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from rhucrl.envs import ENVIRONMENTS, MIXED, Mixture, Scope, Setting, demand_choices, demand_strength
+from rhucrl.envs import (
+    ENVIRONMENTS,
+    MIXED,
+    Mixture,
+    Scope,
+    Setting,
+    demand_choices,
+    demand_parameter,
+    demand_strength,
+)
 from rhucrl.envs.disturbances import Disturbance, Forces, Masses
 from rhucrl.envs.game import Box, Execution, Game, execution, join, unwound
+from rhucrl.envs.parameters import Parameters
 from rhucrl.envs.physics import body_names, is_mujoco, mujoco_of, quiet
 from rhucrl.envs.robots import ROBOTS
 from rhucrl.envs.simulators import MeanVelocity, Simulator, time_limit
@@ -69,6 +79,7 @@ class HostGame(Game):
     known_end: Known | None = eqx.field(static=True)
     lost: Known | None = eqx.field(static=True)
     angles: tuple[int, ...] = eqx.field(static=True)
+    parameters: str | None = eqx.field(static=True, default=None)
 
     @property
     def agent(self) -> Box:
@@ -78,8 +89,8 @@ class HostGame(Game):
     def adversary(self) -> Box:
         if self.mixture:
             return self.facts.agent
-        (low, high), neutral = self.facts.reach, self.facts.neutral
-        return Box(neutral + self.strength * (low - neutral), neutral + self.strength * (high - neutral))
+        kept = (1 - self.strength) * self.facts.neutral  # so that at strength 1 the ends are those of the range
+        return Box(*(kept + self.strength * end for end in self.facts.reach))
 
     @property
     def neutral(self) -> Array:
@@ -107,7 +118,7 @@ class HostGame(Game):
 
     def options(self) -> dict[str, Any]:
         strength = round(float(self.strength), 6)
-        names = ("setting", "mixture", "scope", "horizon")
+        names = ("setting", "mixture", "scope", "horizon", "parameters")
         return {"env": self.name, "strength": strength, **{name: getattr(self, name) for name in names}}
 
     def execute(self, action: Array, adversary: Array) -> Execution:
@@ -139,14 +150,16 @@ class HostGame(Game):
 
 
 def make_robot(
-    name: str, setting: Setting, strength: float, scope: Scope, mixture: Mixture | None, horizon: int
-) -> ZeroSumEnv:
+    name: str, setting: Setting, strength: float, scope: Scope, mixture: Mixture | None, horizon: int,
+    parameters: str | None = None,
+) -> ZeroSumEnv:  # fmt: skip
     """A row of the table of robots as a game."""
     row = ROBOTS[name]
     quiet()
     env = gym.make(row.gymnasium, max_episode_steps=-1, disable_env_checker=True).unwrapped
     simulator = Simulator(MeanVelocity(env, row.hidden) if row.hidden else env)
-    disturbance = {"adversarial": Forces(row.bodies, row.axes), "parameter": Masses(row.bodies[0], *row.masses)}
+    masses = Masses(row.bodies[0], *row.masses) if parameters is None else Parameters(parameters, env)
+    disturbance = {"adversarial": Forces(row.bodies, row.axes), "parameter": masses}
     starts = np.stack([simulator.reset(seed) for seed in range(STARTS)])
     edge = np.asarray(row.edge)
     return _assemble(
@@ -174,13 +187,17 @@ def wrap(
     """
     if name in ENVIRONMENTS:
         raise UsageError(f"{name!r} is the name of another environment: choose a name of your own")
-    setting = setting or ("adversarial" if disturbance is not None else "action")
+    physical = isinstance(disturbance, Parameters)
+    setting = setting or ("parameter" if physical else "adversarial" if disturbance is not None else "action")
     demand_choices(setting, scope, mixture)
     if problems := space_problems(env):
         raise UsageError(problems[0])
     for what, function in (("reward", reward), ("terminated", terminated)):
         if not (function == "learned" or callable(function) or (what == "terminated" and function is None)):
             raise UsageError(f'{what}={function!r} is neither a function nor "learned": give one of them')
+    if isinstance(disturbance, Parameters):
+        demand_parameter(setting)
+        disturbance.meet(env)
     if setting in ("adversarial", "parameter"):
         disturbance = disturbance or _first_body(env, setting)
     elif disturbance is not None:
@@ -208,7 +225,7 @@ def wrap(
 
 def adopt(
     name: str, env: Any, setting: Setting | None, strength: float | None, scope: Scope | None, mixture: Mixture | None,
-    horizon: int | None, plain: Setting = "none",
+    horizon: int | None, parameters: str | None = None, plain: Setting = "none",
 ) -> ZeroSumEnv:  # fmt: skip
     """A user's environment under the name by which it can be made again.
 
@@ -218,9 +235,13 @@ def adopt(
     if not isinstance(env, gym.Env):
         raise UsageError(f"{name} gave a {type(env).__name__}, not a Gymnasium environment: return one")
     if not isinstance(env, ZeroSumEnv):
-        return wrap(env, setting or plain, strength, scope=scope, mixture=mixture, horizon=horizon, name=name)
+        disturbance = None if parameters is None else Parameters(parameters)
+        setting = setting or (plain if disturbance is None else "parameter")
+        place: Any = {"scope": scope, "mixture": mixture, "horizon": horizon, "name": name}
+        return wrap(env, setting, strength, disturbance=disturbance, **place)
     chosen = env.game.options()
-    for option, value in {"setting": setting, "scope": scope, "mixture": mixture, "horizon": horizon}.items():
+    asked = {"setting": setting, "scope": scope, "mixture": mixture, "horizon": horizon, "parameters": parameters}
+    for option, value in asked.items():
         if value is not None and value != chosen.get(option, value):
             mistake = f"{name} gives an environment that was wrapped with {option} {chosen[option]!r}, not {value!r}"
             raise UsageError(f"{mistake}: leave {option} out, or have it return the plain environment")
@@ -249,6 +270,7 @@ def _assemble(
     game = HostGame(
         strength=jnp.float32(strength), facts=facts, scope=scope, horizon=horizon, name=name, setting=setting,
         mixture=mixture, known_reward=reward, known_end=terminated, lost=lost, angles=winding,
+        parameters=disturbance.text if isinstance(disturbance, Parameters) else None,
     )  # fmt: skip
     return ZeroSumEnv(game, HostSystem(game, simulator, disturbance, mixture))
 

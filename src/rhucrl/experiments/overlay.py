@@ -95,12 +95,15 @@ class Overlay:
 
     def _names(self, count: int) -> Sequence[str]:
         from rhucrl.envs.disturbances import Masses
+        from rhucrl.envs.parameters import Parameters
 
         if self._is_pendulum():
             return ("relative gravity", "relative mass")[-count:]
         disturbance: Any = getattr(self.env.system, "disturbance", None)
         if isinstance(disturbance, Masses):
             return [f"relative mass of {body}" for body in disturbance.bodies]
+        if isinstance(disturbance, Parameters):
+            return [name.replace("_", " ") for name in disturbance.names]
         return [f"adversary {i + 1}" for i in range(count)]
 
     def _mixed(self, moment: Moment) -> list[Dial]:

@@ -28,11 +28,12 @@ def plot_sweep(
     axes.plot(values, [e.value for e in estimates], label=mean, **line_look(colour))
     found = f"worst found: {style.number(worst[1], 1)} at {worst[0]:.4g}"
     axes.plot(*worst, label=found, zorder=3, **line_look(COLOURS["adversary"]) | {"linestyle": "none", "markersize": 9})
-    if values[0] < 1 < values[-1]:
+    relative = name == "mass"
+    if relative and values[0] < 1 < values[-1]:
         axes.axvline(1, color=COLOURS["faint"], linewidth=0.9, linestyle=(0, (3, 3)), zorder=0)
         above = axes.get_xaxis_transform()
         axes.text(1, 0.02, " nominal", transform=above, fontsize=9, color=COLOURS["soft"])
-    dress(axes, f"relative {name}", "return of an episode")
+    dress(axes, f"relative {name}" if relative else name.replace("_", " "), "return of an episode")
     return save(figure, path)
 
 

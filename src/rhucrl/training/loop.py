@@ -67,7 +67,8 @@ def env_named(options: Mapping[str, Any], name: str | None) -> ZeroSumEnv | None
         return None
     if ":" not in name and name != options["env"]:
         raise UsageError(f"the run is one of {options['env']}, not of {name}: leave --env out")
-    return envs.make(name, **{option: options[option] for option in (envs.PLACE if ":" in name else PLACE)})
+    asked = envs.PLACE if ":" in name else PLACE
+    return envs.make(name, **{option: options[option] for option in asked if option in options})
 
 
 def train(

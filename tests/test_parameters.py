@@ -144,7 +144,7 @@ def test_an_environment_of_ones_own_has_them_too():
 
 
 @pytest.mark.slow
-def test_a_run_has_them_and_so_has_its_policy(tmp_path):
+def test_a_run_has_them_and_so_has_its_policy(tmp_path, capsys):
     options = {"setting": "parameter", "parameters": "torso_mass=0.5x:2x,floor_friction=0.5:3", "horizon": 20}
     config = TrainConfig.preset("hopper", **options, episodes=2, **SMALL_ROBOT)
     loop.train(config, tmp_path / "run")
@@ -152,5 +152,9 @@ def test_a_run_has_them_and_so_has_its_policy(tmp_path):
     assert agent.env.game.parameters == options["parameters"]
     assert agent.env.boxes["adversary"].contains(np.asarray(agent.adversary(np.zeros(12), 0), np.float32))
     assert TrainConfig.of_tree(agent.config.tree()) == agent.config
+    assert cli.main(["evaluate", str(tmp_path / "run"), "--sweep", "floor_friction=0.5:3:3"]) == 0
+    assert "the worst floor_friction from 0.5 to 3" in capsys.readouterr().out
+    assert cli.main(["evaluate", str(tmp_path / "run"), "--sweep", "mass=0.5:2:3"]) == 2
+    assert "torso_mass" in capsys.readouterr().err
     loop.resume(tmp_path / "run", more=1)
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 3

@@ -86,9 +86,9 @@ def push(obs):
 def test_the_worst_value_lies_in_the_range_that_was_asked_for():
     """Under a constant torque the pendulum's return falls with its mass, up to the end of the whole range."""
     env = make("pendulum", "parameter", horizon=15)
-    _, anywhere, _ = swept(push, env, np.linspace(0.2, 1.8, 3), 0, "all")
+    _, anywhere, _ = swept(push, env, np.linspace(0.2, 1.8, 3)[:, None], 0, 0, "all")
     assert anywhere > 1.7
     values = np.linspace(0.5, 1.5, 3)
-    samples, worst, returns = swept(push, env, values, 0, "some")
+    samples, worst, returns = swept(push, env, values[:, None], 0, 0, "some")
     assert 1.4 < worst < 1.5 + 1e-6
     assert samples.shape[0] == 3 and np.mean(returns) <= samples.mean(1).min()

@@ -130,7 +130,7 @@ def swept(
         search = AttackSearch(place, effort, agent, seeds(seed, 0, effort.seen), seed)
         within = partial(zoom, points=points, low=units[0], high=units[-1])
         found = carried_out(search, within, fresh, np.random.default_rng(seed))
-    value, values = float(found.adversary(env.neutral, 0)[column]), rows[:, column].tolist()
+    value, values = float(found.adversary(np.zeros(game.observation.size), 0)[column]), rows[:, column].tolist()
     worst, returns = min([*zip(values, samples, strict=True), (value, found.returns)], key=lambda x: sum(x[1]))
     return np.array(samples), worst, returns
 

@@ -55,16 +55,8 @@ def learning(rows: list[dict]) -> str:
                 env, str(row["steps"]), str(row["options"]["seed"]), shown(row, "last"), shown(row, "output"), cost, ""
             ])  # fmt: skip
         means = [interval([nominal(row, policy) for row in group]) for policy in ("last", "output")]
-        lines.append(
-            [
-                f"**{env}**",
-                f"**{group[0]['steps']}**",
-                "**mean**",
-                *(f"**{x}**" for x in means),
-                "",
-                str(PUBLISHED.get((env, episodes), "")),
-            ]
-        )
+        total = [env, group[0]["steps"], "mean", *means]
+        lines.append([*(f"**{x}**" for x in total), "", str(PUBLISHED.get((env, episodes), ""))])
     return table("robot | steps | seed | last (least) | output (least) | CPU ms per step | published", lines)
 
 

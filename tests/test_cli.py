@@ -59,9 +59,14 @@ def test_the_version_is_told():
 
 def test_every_option_is_explained():
     text = run("train", "--setting", "action", "--help").stdout
-    for name in {*options_of(TrainConfig), *options_of(Ensemble), *options_of(LookAhead)} - {"env", "seed"}:
+    for name in {*options_of(TrainConfig), *options_of(Ensemble), *options_of(LookAhead)} - {
+        "env",
+        "seed",
+        "parameters",
+    }:
         assert re.search(rf"--{name.replace('_', '-')}[ ,]", text), name
     assert "TensorBoard" in text
+    assert "--parameters" in run("train", "hopper", "--setting", "parameter", "--help").stdout
     assert all(command in run("--help").stdout for command in cli.COMMANDS)
 
 

@@ -116,6 +116,8 @@ def test_where_the_models_own_value_lies_outside_the_nearest_one_stands_for_it()
         ("torso_mass=1:inf", "is no range"),
         ("torso_mass=1x:3", "mixes"),
         ("torso_mass=1:3, torso_mass=1:2", "given twice"),
+        ("torso_mass=1:3, torso_density=1x:2x", "given twice"),
+        ("torso_mass=0:3", "above 0"),
         ("torso_density=1:3", "torso_density=1x:3x"),
         ("torsoo_mass=1:3", "did you mean 'torso'"),
         ("torso_colour=1:3", "NAME_friction"),

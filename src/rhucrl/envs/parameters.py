@@ -81,9 +81,11 @@ def parsed(text: str) -> tuple[Parameter, ...]:
         if not 0 <= least < most < math.inf:
             raise UsageError(f"{part.strip()!r} is no range: both ends are finite, and 0 <= LOW < HIGH")
         found.append(Parameter(name, least, most, bool(low_unit)))
-    names = [parameter.name for parameter in found]
+    if weightless := [p.name for p in found if p.name.endswith(("_mass", "_density")) and not p.low]:
+        raise UsageError(f"{weightless[0]} begins at 0, and no body moves without a mass: choose a LOW above 0")
+    names = [re.sub("_density$", "_mass", parameter.name) for parameter in found]  # which would both set the mass
     if twice := {name for name in names if names.count(name) > 1}:
-        raise UsageError(f"{sorted(twice)[0]} is given twice: give each parameter one range")
+        raise UsageError(f"{sorted(twice)[0]} is given twice: give it one range (a density sets the mass, too)")
     if not found:
         raise UsageError("no parameter is given: write NAME=LOW:HIGH, such as torso_mass=0.1:3")
     return tuple(found)

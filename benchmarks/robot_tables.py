@@ -107,6 +107,12 @@ def curves(rows: list[dict], title: str, name: str) -> str:
     return f"![{title}](img/{name}.png)\n"
 
 
+def film(name: str, title: str) -> str:
+    """The strip of frames, if somebody has made one."""
+    picture = DOCS / "img" / f"{name}-film.png"
+    return f"![{title}](img/{picture.name})\n" if picture.exists() else ""
+
+
 def write() -> None:
     parts = [
         HEAD
@@ -119,12 +125,12 @@ def write() -> None:
     for name in ALONE:
         if found := read(name):
             parts.append(curves(found, f"{name}, no adversary", name))
-        if (film := DOCS / "img" / f"{name}-film.png").exists():
-            parts.append(f"![{name}, six frames](img/{film.name})\n")
+        parts.append(film(name, f"{name}, six frames"))
     if found := read("contested"):
         parts += ["## Against an adversary, 50 episodes (the inverted pendulum: 30)\n", contested(found)]
     for (env, setting, _), group in grouped(read("contested"), "env", "setting", "strength").items():
         parts.append(curves(group, f"{env}, {setting}", f"{env}-{setting}"))
+        parts.append(film(f"{env}-{setting}", f"{env}, trained in the setting {setting}, nobody against it"))
     if found := read("ablations"):
         parts += ["## What each part is for: the hopper under 10 N, 40 episodes\n", ablations(found)]
-    (DOCS / "robots.md").write_text("\n".join(parts))
+    (DOCS / "robots.md").write_text("\n".join(filter(None, parts)))

@@ -15,13 +15,14 @@ time on one core.
 """
 PIECES = """## The pieces
 
-An *update* is one gradient step of both problems of RH-UCRL: the agent's problem and the response.
+An *update* is one gradient step of both problems of RH-UCRL: the agent's problem and the response. The pieces were
+measured when a robot's model had two layers of 200, and not yet three of 160; what whole runs of today cost is in
+[robots.md](robots.md).
 
 - *Half-cheetah.* The update has the sizes of the default run: 18 observations, 6 actions and 6 forces, five members of
-  160-160-160, policies, eta and four critics of 200-200, five differentiated steps. It includes its share of the
-  rollouts that start states come from. A *lane* is a rollout of one start state against one adversary. The agent's
-  problem has 64 start states with four lanes each: the network, two held extremes, and nobody. The response has 256
-  rollouts.
+  200-200, policies, eta and four critics of 200-200, five differentiated steps. It includes its share of the rollouts
+  that start states come from. A *lane* is a rollout of one start state against one adversary. The agent's problem has
+  64 start states with four lanes each: the network, two held extremes, and nobody. The response has 256 rollouts.
 - *1 lane.* Both problems have 256 start states, against the network alone.
 - *Pendulum.* The time includes the update's share of the rollouts that are made once per episode. Its GFLOP do not.
 - *GFLOP* are those of all products of matrices that the program asks for. The *peak* is that of a product of 1024 x

@@ -219,7 +219,7 @@ def test_a_member_has_as_many_hidden_layers_as_are_asked_for(data):
     deep, flat = fresh(layers=4), fresh()
     assert (len(deep.heads.deeper), len(flat.heads.deeper)) == (2, 0)
     better = fit(deep, data)[0]
-    assert held_out_error(better, data) < 0.1 * held_out_error(deep, data)
+    assert held_out_error(better, data) < 0.05  # of the changes' variance
     moved = [np.abs(new[0] - old[0]).max() for new, old in zip(better.heads.deeper, deep.heads.deeper, strict=True)]
     assert min(moved) > 1e-3
 

@@ -76,9 +76,8 @@ class Option(NamedTuple):
             where = "positive"
         else:
             where = f"at least {low:g}" if number < low else f"at most {high:.15g}"
-        raise UsageError(
-            f"{name} is {number:.15g}; it must " + ("lie in [0, 1]" if (low, high) == (0, 1) else f"be {where}")
-        )
+        needed = "lie in [0, 1]" if (low, high) == (0, 1) else f"be {where}"
+        raise UsageError(f"{name} is {number:.15g}; it must {needed}")
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -174,9 +173,8 @@ class Ensemble(Options):
     layer_norm: bool = option(False)
     """Whether a member's hidden layers are normalised."""
     noise: Literal["state", "constant", "beside"] = option("state")
-    """How noisy a member's predictions are: in each state as much as makes the data likely (state), or alike in all
-    (constant), or in each state, while means are learned as with a constant one (beside): to call what is hard to
-    foresee noise is then no excuse."""
+    """How noisy a member's predictions are: in each state as the data's likelihood says (state), alike in all
+    (constant), or in each state beside means that are learned as with the same noise in all (beside)."""
     minimum_temperature: float = option(1.0, 0, 1e6)
     """Recalibration never shrinks the epistemic uncertainty below this factor."""
 
@@ -300,8 +298,7 @@ class ActorCritic(Options):
     batch: int = option(256, 1, 100_000)
     """Rollouts per gradient step."""
     held: int = option(2, 0, 1000)
-    """Extremes of the adversary's box that each start state meets, besides the network: each is held over a rollout. A
-    batch has as many fewer start states."""
+    """Held extremes of the adversary's box that each start state meets; a batch has as many fewer start states."""
     nobody: bool = option(True)
     """Whether each start state is also met by nobody: an agent must not live on its adversary."""
     worst: float = option(1.0, 0, 1)

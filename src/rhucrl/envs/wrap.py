@@ -187,17 +187,16 @@ def wrap(
     """
     if name in ENVIRONMENTS:
         raise UsageError(f"{name!r} is the name of another environment: choose a name of your own")
-    physical = isinstance(disturbance, Parameters)
-    setting = setting or ("parameter" if physical else "adversarial" if disturbance is not None else "action")
+    if isinstance(disturbance, Parameters):
+        demand_parameter(setting := setting or "parameter")
+        disturbance.meet(env)
+    setting = setting or ("adversarial" if disturbance is not None else "action")
     demand_choices(setting, scope, mixture)
     if problems := space_problems(env):
         raise UsageError(problems[0])
     for what, function in (("reward", reward), ("terminated", terminated)):
         if not (function == "learned" or callable(function) or (what == "terminated" and function is None)):
             raise UsageError(f'{what}={function!r} is neither a function nor "learned": give one of them')
-    if isinstance(disturbance, Parameters):
-        demand_parameter(setting)
-        disturbance.meet(env)
     if setting in ("adversarial", "parameter"):
         disturbance = disturbance or _first_body(env, setting)
     elif disturbance is not None:

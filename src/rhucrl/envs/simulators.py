@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
-from rhucrl.envs.physics import demand_sanity, exact_state, is_mujoco, mujoco_of, restore
+from rhucrl.envs.physics import demand_sanity, exact_state, is_mujoco, mujoco, mujoco_of, restore
+from rhucrl.envs.robots import turned
 from rhucrl.errors import UsageError
 
 State = dict[str, Any]
@@ -86,6 +88,31 @@ class MeanVelocity(gym.Wrapper, gym.utils.RecordConstructorArgs):
 
     def _see(self, velocity: np.ndarray) -> np.ndarray:
         return np.concatenate((velocity, self._data.qpos[self._hidden :], self._data.qvel))
+
+
+class OwnDirections(MeanVelocity):
+    """A robot that floats in a plane, seen by itself: velocities are those ahead and to the left of its first body.
+
+    Where `MeanVelocity` has the velocity of the first body, this has that of the centre of mass (under the nominal
+    masses). Strokes shake the one forty times as much as they move the other, and what a model is wrong by in every
+    step, a glide adds up.
+    """
+
+    def __init__(self, env: gym.Env):
+        super().__init__(env, coordinates=2)
+        model, _ = mujoco_of(env)
+        self._nominal, self._still = copy.copy(model), mujoco.MjData(model)
+
+    def _see(self, velocity: np.ndarray) -> np.ndarray:
+        qpos, qvel = self._data.qpos, self._data.qvel
+        return np.concatenate((turned(velocity, -qpos[2]), qpos[2:], turned(self._drift(), -qpos[2]), qvel[2:]))
+
+    def _drift(self) -> np.ndarray:
+        """The velocity of the centre of mass."""
+        self._still.qpos, self._still.qvel = self._data.qpos, self._data.qvel
+        for update in (mujoco.mj_kinematics, mujoco.mj_comPos, mujoco.mj_comVel, mujoco.mj_subtreeVel):
+            update(self._nominal, self._still)
+        return self._still.subtree_linvel[0, :2]
 
 
 def time_limit(env: Any) -> Any:

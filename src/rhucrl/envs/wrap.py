@@ -28,8 +28,8 @@ from rhucrl.envs.disturbances import Disturbance, Forces, Masses
 from rhucrl.envs.game import Box, Execution, Game, execution, join, unwound
 from rhucrl.envs.parameters import Parameters
 from rhucrl.envs.physics import body_names, is_mujoco, mujoco_of, quiet
-from rhucrl.envs.robots import ROBOTS
-from rhucrl.envs.simulators import MeanVelocity, Simulator, time_limit
+from rhucrl.envs.robots import ROBOTS, turned
+from rhucrl.envs.simulators import MeanVelocity, OwnDirections, Simulator, time_limit
 from rhucrl.envs.systems import HostSystem
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.errors import UsageError
@@ -79,6 +79,7 @@ class HostGame(Game):
     known_end: Known | None = eqx.field(static=True)
     lost: Known | None = eqx.field(static=True)
     angles: tuple[int, ...] = eqx.field(static=True)
+    heading: int | None = eqx.field(static=True)
     parameters: str | None = eqx.field(static=True, default=None)
 
     @property
@@ -126,7 +127,12 @@ class HostGame(Game):
 
     def model_input(self, obs: Array, executed: Array, adversary: Array) -> Array:
         disturbed = self.setting in ("adversarial", "parameter")
-        state = unwound(obs[..., : self.observation.size], self.winding)
+        state = obs[..., : self.observation.size]
+        if self.heading is None:
+            state = unwound(state, self.winding)
+        elif self.setting == "adversarial":
+            adversary = turned(adversary, -state[..., self.heading])
+        state = state if self.heading is None else state[..., self.heading + 1 :]
         return join(state, executed, adversary) if disturbed else join(state, executed)
 
     def reward(self, obs: Array, executed: Array, adversary: Array, next_obs: Array) -> Array:
@@ -157,7 +163,8 @@ def make_robot(
     row = ROBOTS[name]
     quiet()
     env = gym.make(row.gymnasium, max_episode_steps=-1, disable_env_checker=True).unwrapped
-    simulator = Simulator(MeanVelocity(env, row.hidden) if row.hidden else env)
+    seen = env if not row.hidden else MeanVelocity(env, row.hidden) if row.heading is None else OwnDirections(env)
+    simulator = Simulator(seen)
     masses = Masses(row.bodies[0], *row.masses) if parameters is None else Parameters(parameters, env)
     disturbance = {"adversarial": Forces(row.bodies, row.axes), "parameter": masses}
     starts = np.stack([simulator.reset(seed) for seed in range(STARTS)])
@@ -166,7 +173,7 @@ def make_robot(
         simulator, disturbance.get(setting), name, setting, strength, scope, mixture, horizon,
         reward=row.reward, terminated=row.terminated if row.health else None, lost=row.lost,
         observation=(-edge, edge), scale=np.asarray(row.scale), rewards=row.rewards, starts=starts,
-        winding=row.winding,
+        winding=row.winding, heading=row.heading,
     )  # fmt: skip
 
 
@@ -255,6 +262,7 @@ def _assemble(
     simulator: Simulator, disturbance: Disturbance | None, name: str, setting: Setting, strength: float, scope: Scope,
     mixture: Mixture | None, horizon: int, *, reward: Any, terminated: Any, observation: tuple[Any, Any], scale: Any,
     rewards: tuple[float, float], starts: Any, lost: Any = None, winding: tuple[int, ...] = (),
+    heading: int | None = None,
 ) -> ZeroSumEnv:  # fmt: skip
     space: Any = simulator.env.action_space
     agent = _box(space.low, space.high)
@@ -268,7 +276,7 @@ def _assemble(
     )  # fmt: skip
     game = HostGame(
         strength=jnp.float32(strength), facts=facts, scope=scope, horizon=horizon, name=name, setting=setting,
-        mixture=mixture, known_reward=reward, known_end=terminated, lost=lost, angles=winding,
+        mixture=mixture, known_reward=reward, known_end=terminated, lost=lost, angles=winding, heading=heading,
         parameters=disturbance.text if isinstance(disturbance, Parameters) else None,
     )  # fmt: skip
     return ZeroSumEnv(game, HostSystem(game, simulator, disturbance, mixture))

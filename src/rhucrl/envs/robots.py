@@ -1,7 +1,6 @@
 """The paper's six robots as rows of one table; importable without JAX.
 
-`health` and `gain` are functions of the observation after the step, written with operators only, so that they are
-batched functions of NumPy and of JAX arrays. The reward is gain - cost |executed action|^2.
+`health` and `gain` are batched functions of NumPy's and of JAX's arrays. The reward is gain - cost |executed action|^2.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ class Robot:
     masses: tuple[float, float]
     cost: float
     gain: Function
+    """Of the observation before the step and the one behind it."""
     health: Function | None
     """Whether the episode goes on; None: it always does."""
     rewards: tuple[float, float]
@@ -37,13 +37,13 @@ class Robot:
     """Generous bounds of the observations' absolute values."""
     winding: tuple[int, ...] = ()
     """Angles among the observations that may wind up."""
-    heading: int | None = None
-    """The angle in whose direction velocities are seen: physics depends neither on it nor on the entries before it."""
+    chain: Chain | None = None
+    """What is seen in its own directions: physics depends neither on its heading nor on the entries before that."""
     lost: Function | None = None
     """States that nobody gets out of again, though the episode goes on for a moment."""
 
     def reward(self, obs: Any, executed: Any, adversary: Any, next_obs: Any) -> Any:
-        return self.gain(next_obs) - self.cost * squares(executed)
+        return self.gain(obs, next_obs) - self.cost * squares(executed)
 
     def terminated(self, next_obs: Any) -> Any:
         """Of the robots that can fall."""
@@ -55,8 +55,8 @@ def squares(x: Any) -> Any:
     return sum(x[..., i] * x[..., i] for i in range(x.shape[-1]))
 
 
-def velocity(obs: Any) -> Any:
-    return obs[..., 0]
+def velocity(obs: Any, next_obs: Any) -> Any:
+    return next_obs[..., 0]
 
 
 def turned(vector: Any, angle: Any) -> Any:
@@ -66,9 +66,35 @@ def turned(vector: Any, angle: Any) -> Any:
     return xp.stack([cosine * x - sine * y, sine * x + cosine * y], -1)
 
 
-def progress(obs: Any) -> Any:
-    """The velocity along x of what is seen in its own directions."""
-    return turned(obs[..., :2], obs[..., 2])[..., 0]
+@dataclass(frozen=True)
+class Chain:
+    """Links in a plane, the first of which floats: `links` is how far each leads from there to the chain's centre.
+
+    Angles are the first link's heading and those of the joints.
+    """
+
+    links: tuple[float, ...]
+
+    def centre(self, angles: Any) -> Any:
+        """Where the centre lies, seen from the first link."""
+        xp, total = angles.__array_namespace__(), angles.cumsum(-1)
+        links = xp.asarray(self.links, dtype=total.dtype)
+        return xp.stack([(links * xp.cos(total)).sum(-1), (links * xp.sin(total)).sum(-1)], -1)
+
+    def drift(self, angles: Any, rates: Any) -> Any:
+        """How fast the centre moves, seen from the first link."""
+        xp, total, turning = angles.__array_namespace__(), angles.cumsum(-1), rates.cumsum(-1)
+        links = xp.asarray(self.links, dtype=total.dtype)
+        return xp.stack([-(links * turning * xp.sin(total)).sum(-1), (links * turning * xp.cos(total)).sum(-1)], -1)
+
+
+SWIMMER = Chain((2 / 3, -1.5 / 3, -0.5 / 3))  # three links of the same weight and of length 1
+
+
+def progress(obs: Any, next_obs: Any) -> Any:
+    """The first link's velocity along x: that of the centre, less that of the centre seen from the link."""
+    reach, before = (SWIMMER.centre(x[..., 2:5])[..., 0] for x in (next_obs, obs))
+    return turned(next_obs[..., :2], next_obs[..., 2])[..., 0] - (reach - before) / 0.04
 
 
 def hopper_stands(obs: Any) -> Any:
@@ -87,8 +113,8 @@ def at_the_rail(obs: Any) -> Any:
     return abs(obs[..., 0]) > 0.98
 
 
-def nearness(obs: Any) -> Any:
-    gap = obs[..., 8:10]
+def nearness(obs: Any, next_obs: Any) -> Any:
+    gap = next_obs[..., 8:10]
     return -((gap[..., None, :] @ gap[..., :, None])[..., 0, 0] ** 0.5)  # a product as in NumPy's norm, to the last bit
 
 
@@ -103,13 +129,14 @@ ROBOTS: dict[str, Robot] = {
     ),
     "hopper": Robot(
         "Hopper-v5", 1000, hidden=1, bodies=("torso",), axes="xz", masses=(0.001, 2),
-        cost=0.001, gain=lambda obs: velocity(obs) + hopper_stands(obs), health=hopper_stands, rewards=(-10, 11),
+        cost=0.001, gain=lambda obs, after: velocity(obs, after) + hopper_stands(after), health=hopper_stands,
+        rewards=(-10, 11),
         scale=(0.5, 0.04, 0.07, 0.1, 0.1, 0.2, 0.5, 0.5, 2.1, 1.9, 2.2, 3.3),
         edge=(50, 50, TURNS, *[10] * 3, 50, 50, *[FAST] * 4),
     ),
     "inverted-pendulum": Robot(
         "InvertedPendulum-v5", 1000, hidden=0, bodies=("pole",), axes="xz", masses=(0.001, 2),
-        cost=0.0, gain=lambda obs: pole_stands(obs) * 1.0, health=pole_stands, rewards=(0, 1),
+        cost=0.0, gain=lambda obs, after: pole_stands(after) * 1.0, health=pole_stands, rewards=(0, 1),
         scale=(0.06, 0.14, 1.0, 2.2),
         edge=(2, 4, 50, 100), lost=at_the_rail,
     ),
@@ -122,12 +149,13 @@ ROBOTS: dict[str, Robot] = {
     "swimmer": Robot(
         "Swimmer-v5", 1000, hidden=2, bodies=("torso",), axes="xy", masses=(0.5, 1.5),
         cost=1e-4, gain=progress, health=None, rewards=(-4, 4),
-        scale=(0.6, 0.9, 0.8, 1.2, 1.1, 0.05, 0.05, 1.2, 2.1, 2.1),
-        edge=(50, 50, TURNS, 10, 10, 50, 50, *[FAST] * 3), winding=(2,), heading=2,
+        scale=(0.05, 0.05, 0.8, 1.2, 1.1, 0.05, 0.05, 1.2, 2.1, 2.1),
+        edge=(50, 50, TURNS, 10, 10, 50, 50, *[FAST] * 3), winding=(2,), chain=SWIMMER,
     ),
     "walker": Robot(
         "Walker2d-v5", 1000, hidden=1, bodies=("torso",), axes="xz", masses=(0.001, 2),
-        cost=0.001, gain=lambda obs: velocity(obs) + walker_stands(obs), health=walker_stands, rewards=(-10, 11),
+        cost=0.001, gain=lambda obs, after: velocity(obs, after) + walker_stands(after), health=walker_stands,
+        rewards=(-10, 11),
         scale=(0.8, 0.07, 0.3, 0.3, 0.4, 0.5, 0.3, 0.5, 0.5, 0.8, 1.4, 7.8, 9.7, 7.7, 12.3, 9.8, 8.0, 14.2),
         edge=(50, 50, TURNS, *[10] * 6, 50, 50, *[FAST] * 7),
     ),

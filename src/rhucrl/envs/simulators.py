@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
-from rhucrl.envs.physics import demand_sanity, exact_state, is_mujoco, mujoco, mujoco_of, restore
-from rhucrl.envs.robots import turned
+from rhucrl.envs.physics import demand_sanity, exact_state, is_mujoco, mujoco_of, restore
+from rhucrl.envs.robots import Chain, turned
 from rhucrl.errors import UsageError
 
 State = dict[str, Any]
@@ -79,40 +78,46 @@ class MeanVelocity(gym.Wrapper, gym.utils.RecordConstructorArgs):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, Any]:
         _, info = self.env.reset(seed=seed, options=options)
-        return self._see(self._data.qvel[: self._hidden]), info
+        return self._see(self._velocity()), info
 
     def step(self, action: Any) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
-        before = self._data.qpos[: self._hidden].copy()
+        before = self._place()
         _, reward, terminated, truncated, info = self.env.step(action)
-        return self._see((self._data.qpos[: self._hidden] - before) / self._dt), reward, terminated, truncated, info
+        return self._see((self._place() - before) / self._dt), reward, terminated, truncated, info
 
-    def _see(self, velocity: np.ndarray) -> np.ndarray:
-        return np.concatenate((velocity, self._data.qpos[self._hidden :], self._data.qvel))
+    def _place(self) -> np.ndarray:
+        return self._data.qpos[: self._hidden].copy()
+
+    def _velocity(self) -> np.ndarray:
+        return self._data.qvel[: self._hidden]
+
+    def _see(self, mean: np.ndarray) -> np.ndarray:
+        angles, rates = self._data.qpos[self._hidden :], self._data.qvel[self._hidden :]
+        return np.concatenate((mean, angles, self._velocity(), rates))
 
 
 class OwnDirections(MeanVelocity):
-    """A robot that floats in a plane, seen by itself: velocities are those ahead and to the left of its first body.
+    """A chain of links that floats in a plane, seen by itself: velocities are those ahead and to its left.
 
-    Where `MeanVelocity` has the velocity of the first body, this has that of the centre of mass (under the nominal
-    masses). Strokes shake the one forty times as much as they move the other, and what a model is wrong by in every
-    step, a glide adds up.
+    They are those of the chain's centre instead of its first link's. Strokes shake the one a hundredth as much as the
+    other; and what a model is wrong by in a step, a glide adds up.
     """
 
-    def __init__(self, env: gym.Env):
+    def __init__(self, env: gym.Env, chain: Chain):
         super().__init__(env, coordinates=2)
-        model, _ = mujoco_of(env)
-        self._nominal, self._still = copy.copy(model), mujoco.MjData(model)
+        self._chain = chain
 
-    def _see(self, velocity: np.ndarray) -> np.ndarray:
-        qpos, qvel = self._data.qpos, self._data.qvel
-        return np.concatenate((turned(velocity, -qpos[2]), qpos[2:], turned(self._drift(), -qpos[2]), qvel[2:]))
+    def _place(self) -> np.ndarray:
+        return super()._place() + self._chain.centre(self._data.qpos[2:])
 
-    def _drift(self) -> np.ndarray:
-        """The velocity of the centre of mass."""
-        self._still.qpos, self._still.qvel = self._data.qpos, self._data.qvel
-        for update in (mujoco.mj_kinematics, mujoco.mj_comPos, mujoco.mj_comVel, mujoco.mj_subtreeVel):
-            update(self._nominal, self._still)
-        return self._still.subtree_linvel[0, :2]
+    def _velocity(self) -> np.ndarray:
+        return super()._velocity() + self._chain.drift(self._data.qpos[2:], self._data.qvel[2:])
+
+    def _see(self, mean: np.ndarray) -> np.ndarray:
+        seen, ahead = super()._see(mean), -self._data.qpos[2]
+        behind = mean.size + self._data.qpos.size - 2
+        seen[:2], seen[behind : behind + 2] = turned(mean, ahead), turned(self._velocity(), ahead)
+        return seen
 
 
 def time_limit(env: Any) -> Any:

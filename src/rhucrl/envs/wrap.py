@@ -163,8 +163,8 @@ def make_robot(
     row = ROBOTS[name]
     quiet()
     env = gym.make(row.gymnasium, max_episode_steps=-1, disable_env_checker=True).unwrapped
-    seen = env if not row.hidden else MeanVelocity(env, row.hidden) if row.heading is None else OwnDirections(env)
-    simulator = Simulator(seen)
+    seen = MeanVelocity(env, row.hidden) if row.hidden else env
+    simulator = Simulator(OwnDirections(env, row.chain) if row.chain else seen)
     masses = Masses(row.bodies[0], *row.masses) if parameters is None else Parameters(parameters, env)
     disturbance = {"adversarial": Forces(row.bodies, row.axes), "parameter": masses}
     starts = np.stack([simulator.reset(seed) for seed in range(STARTS)])
@@ -173,7 +173,7 @@ def make_robot(
         simulator, disturbance.get(setting), name, setting, strength, scope, mixture, horizon,
         reward=row.reward, terminated=row.terminated if row.health else None, lost=row.lost,
         observation=(-edge, edge), scale=np.asarray(row.scale), rewards=row.rewards, starts=starts,
-        winding=row.winding, heading=row.heading,
+        winding=row.winding, heading=row.hidden if row.chain else None,
     )  # fmt: skip
 
 

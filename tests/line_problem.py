@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from probes import GRID, Probe
 from rhucrl import replay as store
@@ -24,6 +25,7 @@ NUMBERS = SolverNumbers(
     target_rate=jnp.float32(0.02), average_rate=jnp.float32(0.05), entropy=jnp.float32(-1),
 )  # fmt: skip
 OPTIONS = ActorCritic(model_steps=3, start_steps=2, updates=4.0, batch=64, held=2, critics=2, width=32)
+NONE = jnp.zeros((0, 1, 2))  # rules of feedback
 CORNERS = jnp.array([[-1.0], [1.0]])
 ALONE, AGENT, RESPONSE = Role(0, False, False), Role(0, True, False), Role(0, True, True)
 STATES = jnp.asarray(GRID, jnp.float32)[:, None]
@@ -35,10 +37,10 @@ def everywhere() -> store.Replay:
     return store.add(store.empty(len(GRID), (1, 1, 1), 2), data, jnp.int32(len(GRID)), jax.random.key(0))
 
 
-def world(game: Probe, model: eqx.Module, discount: float = DISCOUNT) -> World:
+def world(game: Probe, model: eqx.Module, discount: float = DISCOUNT, rules: Array = NONE) -> World:
     low = game.reward_range[0]
     rewards, units = jnp.stack([low, jnp.zeros_like(low)]), Normaliser(jnp.zeros(1), jnp.ones(1), ())
-    return World(game, model, units, game.observation, rewards, jnp.float32(discount), jnp.float32(1))
+    return World(game, model, units, game.observation, rewards, jnp.float32(discount), jnp.float32(1), rules)
 
 
 @compiled("role", "options")

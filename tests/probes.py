@@ -138,12 +138,12 @@ class Solution(NamedTuple):
 
 
 def solution(game: Probe, discount: float, actions=ACTIONS, shoves=SHOVES, reach=0.0, sign=0) -> Solution:
-    """max_a min_abar max_eta (sign -1: min_eta) by value iteration; `actions` may be one row per state of the grid.
+    """max_a min_abar max_eta (sign -1: min_eta) by value iteration; actions and shoves may be a row per grid state.
 
     `reach` is beta sigma: eta moves the next state by as much, in either direction.
     """
-    actions, shoves = np.atleast_2d(actions), np.atleast_1d(shoves)
-    s, a, b = GRID[:, None, None], actions[:, :, None], shoves[None, None, :]
+    actions, shoves = np.atleast_2d(actions), np.atleast_2d(shoves)
+    s, a, b = GRID[:, None, None], actions[:, :, None], shoves[:, None, :]
     etas = np.linspace(-1, 1, 3) if sign else [0.0]
     outcomes = [(p, x) for p, x in ((1 - float(game.mix), a), (float(game.mix), b)) if p]
 
@@ -160,8 +160,10 @@ def solution(game: Probe, discount: float, actions=ACTIONS, shoves=SHOVES, reach
         q = np.min(q, 0) if sign < 0 else np.max(q, 0)
         value = q.min(-1).max(-1)
     a = q.min(-1).argmax(-1)
-    row = q[np.arange(GRID.size), a]
-    return Solution(value, np.broadcast_to(actions, q.shape[:2])[np.arange(GRID.size), a], shoves[row.argmin(-1)])
+    every = np.arange(GRID.size)
+    b = q[every, a].argmin(-1)
+    chosen = (np.broadcast_to(x, (GRID.size, x.shape[1]))[every, i] for x, i in ((actions, a), (shoves, b)))
+    return Solution(value, *chosen)
 
 
 def having(options: dict[str, Any], **choice: Any) -> dict[str, Any]:

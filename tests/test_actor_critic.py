@@ -45,7 +45,7 @@ def adversary_of(here: World, problem: Problem) -> np.ndarray:
 def value(here: World, problem: Problem, contested: bool = True) -> np.ndarray:
     """Of both players' own actions."""
     players = here.agent(problem.networks.agent)(STATES), contested * here.adversary(problem.networks.adversary)(STATES)
-    return np.asarray(here.values(problem.networks.critics, STATES, *players, jnp.bool_(not contested)).mean(0))
+    return np.asarray(here.values(problem.networks.critics, STATES, *players, jnp.float32(not contested)).mean(0))
 
 
 def test_the_value_is_that_of_the_game():
@@ -61,11 +61,26 @@ def test_a_critic_knows_what_it_costs_when_a_shove_goes_on_to_the_end(shove):
     actions = agent_of(here, problem)[:, None]
     exact = solution(GAME, DISCOUNT, actions, shoves=shove).value
     played = here.agent(problem.networks.agent)(STATES), jnp.full_like(STATES, shove)
-    found = np.asarray(here.values(problem.networks.critics, STATES, *played, jnp.bool_(True)).mean(0))
+    found = np.asarray(here.values(problem.networks.critics, STATES, *played, jnp.float32(1)).mean(0))
     assert np.abs(found - exact)[INNER].max() < 0.15 * np.ptp(exact)
-    handed_over = np.asarray(here.values(problem.networks.critics, STATES, *played, jnp.bool_(False)).mean(0))
+    handed_over = np.asarray(here.values(problem.networks.critics, STATES, *played, jnp.float32(0)).mean(0))
     kind = (GRID * shove < -0.5) & INNER  # where this shove helps, the network's would not
     assert (found > handed_over + 0.01 * np.ptp(exact))[kind].all()
+
+
+def test_a_critic_knows_what_it_costs_when_a_rule_is_followed_to_the_end():
+    """Away from 0 at every step is the worst that there is; towards it is kind. Neither is held, nor the network's."""
+    costs = {}
+    for direction in (1.0, -1.0):
+        here = world(GAME, Unsure(GAME), rules=jnp.array([[[direction, 0.0]]]))
+        problem = improved(here, start(), AGENT, dataclasses.replace(OPTIONS, held=1, rules=1), NUMBERS)
+        shoves = direction * np.where(GRID >= 0, 1.0, -1.0)
+        exact = solution(GAME, DISCOUNT, agent_of(here, problem)[:, None], shoves=shoves[:, None]).value
+        played = here.agent(problem.networks.agent)(STATES), jnp.asarray(shoves, jnp.float32)[:, None]
+        found = np.asarray(here.values(problem.networks.critics, STATES, *played, jnp.float32(-1)).mean(0))
+        assert np.abs(found - exact)[INNER].max() < 0.15 * np.ptp(exact)
+        costs[direction] = found[INNER].mean(), np.ptp(exact)
+    assert costs[1.0][0] < costs[-1.0][0] - 0.1 * costs[1.0][1]
 
 
 def test_the_agents_worst_case_is_nearly_the_value_of_the_game():

@@ -34,8 +34,17 @@ from rhucrl.models import ensemble
 from rhucrl.replay import Transitions
 from rhucrl.runtime.compilation import compiled
 from rhucrl.solvers.actor_critic import update as actor_critic
-from rhucrl.solvers.actor_critic.imagination import Ending, Imagined, Opponents, imagine
+from rhucrl.solvers.actor_critic.imagination import (
+    Ending,
+    Imagined,
+    Opponents,
+    everybody,
+    imagine,
+    lanes,
+    somebody,
+)
 from rhucrl.solvers.actor_critic.problem import Problem, ProblemNetworks, Role, begin
+from rhucrl.solvers.actor_critic.solver import RULES, ActorCriticSolver, respond
 from rhucrl.solvers.base import SolverNumbers
 from rhucrl.solvers.bounds import DEPLOYED, NOBODY, Contest
 from rhucrl.solvers.bounds import rollouts as whole_episodes
@@ -211,12 +220,48 @@ def test_every_lane_meets_its_own_adversary_and_the_same_luck():
     held = jnp.array([[[9.0], [9.0]], [[-1.0], [1.0]], [[0.0], [0.0]]])
     opponents = Opponents(jnp.array([True, False]), held)
     rows, ending = rollouts(GAME, [0.0, 0.0], opponents)
-    np.testing.assert_array_equal(opponents.hold, [[False, True], [True, True], [True, True]])
+    np.testing.assert_array_equal(opponents.manner, [[0, 1], [1, 1], [1, 1]])
     np.testing.assert_array_equal(rows.adversary[:, 1:], jnp.broadcast_to(held[1:], (3, 2, 2, 1)))
     np.testing.assert_array_equal(ending.adversary[1:], held[1:])  # nobody else takes over
     assert (rows.adversary[:, 0, 1] == 9).all() and (jnp.abs(rows.adversary[:, 0, 0]) < 1).all()
     np.testing.assert_array_equal(rows.action[0], jnp.broadcast_to(rows.action[0, :1], rows.action[0].shape))
     np.testing.assert_allclose(rows.obs[1, 1] - rows.obs[1, 2], SHOVE * held[1], atol=1e-6)
+
+
+def test_a_rule_answers_every_state():
+    """Forward from s = .3 on, backward before: in lane 1 always, in lane 0 where it is not the network's turn."""
+    rule = jnp.broadcast_to(jnp.array([1.0, -0.3]), (2, 3, 1, 2))
+    ruled = jnp.array([[True, True, False], [True, True, True]])
+    held = jnp.full((2, 3, 1), 0.5)
+    opponents = Opponents(jnp.array([True, False, False]), held, rule, ruled)
+    np.testing.assert_array_equal(opponents.manner, [[0, -1, 1], [-1, -1, -1]])
+    rows, ending = rollouts(GAME, [0.5, 0.2, 0.2], opponents, length=12)
+    for lane, n in ((0, 1), (1, 0), (1, 1), (1, 2)):
+        path, shoves = rows.obs[:, lane, n, 0], rows.adversary[:, lane, n, 0]
+        np.testing.assert_array_equal(shoves, jnp.where(path >= 0.3, 1, -1))
+        assert ending.adversary[lane, n, 0] == (1 if ending.obs[lane, n, 0] >= 0.3 else -1)
+    assert (rows.adversary[:, 0, 2] == 0.5).all() and (jnp.abs(rows.adversary[:, 0, 0]) < 1).all()
+
+
+@pytest.mark.parametrize(("options", "manners"), [({}, {-1, 0, 1}), ({"rules": 0}, {0, 1}), ({"held": 0}, {-1, 0, 1})])
+def test_start_states_and_lanes_meet_everybody(options, manners):
+    rules = jnp.array([[[3.0, 0.0]], [[-3.0, 1.0]]])
+    here, its = (
+        world(GAME, Unsure(GAME), rules=rules),
+        dataclasses.replace(OPTIONS, **{"held": 1, "rules": 1} | options),
+    )
+    some = somebody(here, AGENT, its, CORNERS, 400, jax.random.key(0))
+    all_of_them = everybody(here, AGENT, its, CORNERS, 50, jax.random.key(0))
+    assert len(all_of_them.held) == lanes(here, AGENT, its) == 2 + its.held + its.rules
+    for found in (some, all_of_them):
+        assert {float(x) for x in np.unique(found.manner)} == manners
+        if found.rule is not None:
+            assert len(np.unique(np.asarray(found.rule).reshape(-1, 2), axis=0)) == 2
+    assert 0.3 < (some.manner == 0).mean() < 0.5 and all_of_them.network.all()
+    np.testing.assert_array_equal(all_of_them.held[-1], 0)  # nobody
+    assert (all_of_them.manner[-1] == 1).all()
+    alone = everybody(here, RESPONSE, its, CORNERS, 50, jax.random.key(0))
+    assert alone.network.all() and len(alone.held) == 1
 
 
 @pytest.mark.parametrize(("scope", "once"), [("episode", True), ("step", False)])
@@ -227,13 +272,29 @@ def test_an_adversary_of_an_episode_answers_once(scope, once):
     assert (rows.adversary[0] == ending.adversary).all() == once
 
 
+def test_the_worst_rules_stay_and_others_are_bred_from_them():
+    """To push ahead, as the first rules do, helps who is at 1 and wants to be at 1.5."""
+    game = Probe(horizon=40, certain=True, goal=jnp.float32(1.5))
+    solver = ActorCriticSolver(TrainConfig.preset("inverted-pendulum", strength=3.0, width=8, critics=2), game)
+    model, memory = Unsure(game), solver.begin(jax.random.split(jax.random.key(0)))
+    found, metrics = [], {}
+    for i in range(6):
+        memory, metrics = respond(solver, model, everywhere(), memory, NUMBERS, jax.random.key(i))
+        found.append(float(metrics["J_bred"]))
+    assert found == sorted(found, reverse=True) and found[-1] <= metrics["J_held"] + 1e-3
+    assert len(memory.rules) == RULES and len(np.unique(np.asarray(memory.rules).reshape(RULES, -1), axis=0)) == RULES
+    assert memory.ruled == (min(found[-1], metrics["J_held"]) < metrics["J_network"])
+    best = memory.rules[0] if metrics["J_bred"] < metrics["J_held"] else memory.rule
+    np.testing.assert_array_equal(memory.rule, best)
+
+
 @pytest.mark.parametrize(("scope", "once"), [("episode", True), ("step", False)])
 def test_in_j_too(scope, once):
     """A response that shoves only where s > 0, to an agent that drives s through 0: asked once it goes on shoving."""
     game, still = Probe(scope=scope, certain=True, horizon=16), lambda obs, *_: 0 * obs
     shoves = lambda obs, action: jnp.where(obs > 0, 1.0, 0.0)  # noqa: E731
     contest = Contest(
-        game, Unsure(game), lambda obs: -jnp.ones_like(obs), shoves, shoves, jnp.zeros((0, 1)), still, still,
+        game, Unsure(game), lambda obs: -jnp.ones_like(obs), shoves, shoves, 0, lambda which, obs: obs, still, still,
         game.project, jnp.float32(1),
     )  # fmt: skip
     (found,) = whole_episodes(contest, [(NOBODY, DEPLOYED)], 3, jax.random.key(0))

@@ -23,6 +23,7 @@ from rhucrl.solvers.bounds import (
     pessimistic,
     rollouts,
 )
+from rhucrl.solvers.look_ahead.solver import held
 
 GAME, SIGMA, KEY = Probe(goal=EDGE, horizon=5, certain=True), 0.1, jax.random.key(0)
 
@@ -42,7 +43,7 @@ def contest(
     def always(value):
         return lambda obs, *_: jnp.full((*obs.shape[:-1], 1), value)
 
-    players = always(0.0), always(deployed), always(own), jnp.array(constants)[:, None]
+    players = always(0.0), always(deployed), always(own), *held(jnp.array(constants)[:, None])
     etas = always(up), always(down)
     return Contest(
         GAME, Above(GAME, epistemic=sigma, aleatoric=noise), *players, *etas, GAME.project, jnp.float32(beta)

@@ -29,7 +29,7 @@ EPISODES = 3
 PLACE: dict[str, Any] = {"env": "inverted-pendulum", "strength": 3.0, "horizon": 20, **SMALL_ROBOT}
 LEARNING = {"critic_loss", "gain", "entropy", "temperature_entropy", "value"}
 JUDGED = {f"J_{name}{error}" for name in ("optimistic", "expected", "pessimistic") for error in ("", "_error")}
-RESPONSE = {f"response_{name}" for name in LEARNING} | {"J_network", "J_held", "response_holds"}
+RESPONSE = {f"response_{name}" for name in LEARNING} | {"J_network", "J_held", "J_bred", "response_rule"}
 
 
 def trained(folder: Path, stop: int = EPISODES, **options) -> Path:
@@ -59,7 +59,7 @@ def test_it_logs_what_both_problems_did_and_how_sure_each_j_is(whole):
     for row in later:
         assert row.keys() >= JUDGED | RESPONSE | {f"agent_{name}" for name in LEARNING} | {"J_pessimistic_output"}
         assert all(math.isfinite(x) for x in row.values()) and row["steps"] == 20
-        assert row["response_holds"] == (row["J_held"] < row["J_network"])
+        assert row["response_rule"] == (min(row["J_held"], row["J_bred"]) < row["J_network"])
         assert all(row[f"J_{name}_error"] >= 0 for name in ("optimistic", "expected", "pessimistic"))
     assert later[0]["J_expected_error"] > 0  # the pole falls at different times
 

@@ -28,6 +28,7 @@ from rhucrl.solvers.look_ahead.backup import (
 )
 from rhucrl.solvers.look_ahead.candidates import adversary_candidates, agent_candidates
 from rhucrl.solvers.look_ahead.policies import AdversaryPolicy, AgentPolicy, CriticPlayer
+from rhucrl.solvers.look_ahead.solver import held
 
 DISCOUNT = 0.9
 STATES = np.array([-1.5, -0.7, -0.2, 0.1, 0.5, 1.1, 1.6])
@@ -179,7 +180,7 @@ def test_bounds_earn_nothing_after_the_end():
     def flat(obs, *_):
         return jnp.zeros_like(obs)
 
-    sides = (policy, response, response, mine.adversary, flat, flat)
+    sides = (policy, response, response, *held(mine.adversary), flat, flat)
     found = bounds(Contest(game, mine.model, *sides, game.project, jnp.float32(1)), 1, jax.random.key(0))
     first = game.reward(jnp.ones(1), policy(jnp.ones(1)), jnp.zeros(1), jnp.zeros(1))
     assert len(found) == 3

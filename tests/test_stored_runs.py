@@ -31,10 +31,10 @@ READ = ""
 WRITER = "use the settings and the version of rhucrl that wrote it"
 POLICIES = {
     "look-ahead": READ, "gp": READ, "actor-critic": READ, "planner": READ, "sac": READ, "ppo": READ,
-    "first-actor-critic": READ, "earlier-actor-critic": READ, "earlier-look-ahead": READ,
+    "first-actor-critic": READ, "earlier-actor-critic": READ, "held-actor-critic": READ, "earlier-look-ahead": READ,
 }  # fmt: skip
 """What becomes of each policy: READ, or what its refusal says of the version that reads it."""
-RUNS = POLICIES | {"first-actor-critic": WRITER, "earlier-actor-critic": WRITER, "earlier-look-ahead": WRITER}
+RUNS = POLICIES | {name: WRITER for name in POLICIES if name.startswith(("first", "earlier", "held"))}
 """What becomes of each run that is to go on."""
 
 
@@ -65,7 +65,7 @@ def test_there_is_a_line_for_every_stored_run():
 def test_they_are_small_and_hold_arrays_and_json():
     files = [path for path in FIXTURES.glob("*/**/*") if path.is_file()]
     assert {path.suffix for path in files} == {".safetensors", ".json", ".jsonl"}
-    assert sum(path.stat().st_size for path in files) < 550_000
+    assert sum(path.stat().st_size for path in files) < 600_000
 
 
 @each(POLICIES)

@@ -188,11 +188,6 @@ def foreign(name: str, algo: str) -> UsageError:
     )
 
 
-def is_former(tree: Mapping[str, Any]) -> bool:
-    """Whether an earlier version wrote this tree, in which the actor-critic was another one."""
-    return "lanes" in (tree["solver"] if isinstance(tree.get("solver"), Mapping) else tree)
-
-
 def flat(tree: Mapping[str, Any], former: tuple[str, ...] = ()) -> dict[str, Any]:
     """A tree, or what somebody wrote of one, as options by their names on the command line; `former` ones left out."""
     found: dict[str, Any] = {}

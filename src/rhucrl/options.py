@@ -174,7 +174,7 @@ class Ensemble(Options):
     """Whether a member's hidden layers are normalised."""
     noise: Literal["state", "constant", "beside"] = option("state")
     """How noisy a member's predictions are: in each state as the data's likelihood says (state), alike in all
-    (constant), or in each state beside means that are learned as with the same noise in all (beside)."""
+    (constant), or both, and means are learned under their geometric mean (beside)."""
     minimum_temperature: float = option(1.0, 0, 1e6)
     """Recalibration never shrinks the epistemic uncertainty below this factor."""
 
@@ -297,8 +297,10 @@ class ActorCritic(Options):
     """Share of an episode's gradient steps in which only critics learn: the model has just changed."""
     batch: int = option(256, 1, 100_000)
     """Rollouts per gradient step."""
-    held: int = option(2, 0, 1000)
+    held: int = option(1, 0, 1000)
     """Held extremes of the adversary's box that each start state meets; a batch has as many fewer start states."""
+    rules: int = option(1, 0, 1000)
+    """Rules of bang-bang feedback that it meets: the worst ones of those that the model was searched for."""
     nobody: bool = option(True)
     """Whether each start state is also met by nobody: an agent must not live on its adversary."""
     worst: float = option(1.0, 0, 1)

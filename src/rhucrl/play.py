@@ -15,7 +15,7 @@ from rhucrl.envs.game import Box, JaxGame
 from rhucrl.envs.game import play as play_step
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.errors import UsageError
-from rhucrl.networks.policies import AbstractAdversary, AbstractPolicy, Answer, Gaussian, NetworkOrHeld, Nobody
+from rhucrl.networks.policies import AbstractAdversary, AbstractPolicy, Answer, Gaussian, NetworkOrRule, Nobody
 from rhucrl.replay import Transitions
 from rhucrl.runtime.compilation import compiled
 
@@ -172,7 +172,7 @@ def play_on_host(env: ZeroSumEnv, players: Callable[[], HostPlayers] | None, key
 
 def acting(policy: AbstractPolicy, opponent: AbstractAdversary) -> HostPlayers:
     """Networks in NumPy, the agent's action drawn; others compiled, both players in one program."""
-    if isinstance(policy, Gaussian) and isinstance(opponent, Answer | NetworkOrHeld | Nobody):
+    if isinstance(policy, Gaussian) and isinstance(opponent, Answer | NetworkOrRule | Nobody):
         agent, answer, size = policy.on_host(), opponent.on_host(), policy.box.size
         noise = lambda generator: generator.standard_normal(size, np.float32)  # noqa: E731
         return HostPlayers(lambda obs, generator: agent(obs, noise(generator)), lambda obs, generator: answer(obs))

@@ -25,7 +25,7 @@ class Robot:
     axes: str
     masses: tuple[float, float]
     cost: float
-    gain: Function
+    gain: Callable[[Any, Any], Any]
     """Of the observation before the step and the one behind it."""
     health: Function | None
     """Whether the episode goes on; None: it always does."""
@@ -38,9 +38,14 @@ class Robot:
     winding: tuple[int, ...] = ()
     """Angles among the observations that may wind up."""
     chain: Chain | None = None
-    """What is seen in its own directions: physics depends neither on its heading nor on the entries before that."""
+    """What is seen in its own directions, by its centre."""
     lost: Function | None = None
     """States that nobody gets out of again, though the episode goes on for a moment."""
+
+    @property
+    def heading(self) -> int | None:
+        """The angle in whose direction velocities are seen: physics depends neither on it nor on what is before it."""
+        return self.hidden if self.chain else None
 
     def reward(self, obs: Any, executed: Any, adversary: Any, next_obs: Any) -> Any:
         return self.gain(obs, next_obs) - self.cost * squares(executed)

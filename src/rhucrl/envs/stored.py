@@ -38,7 +38,7 @@ def record_of(game: Game) -> dict[str, Any]:
     if not isinstance(game, HostGame):
         return {"kind": "class", "name": type(game).__name__}
     facts = game.facts
-    chosen = {} if game.parameters is None else {"parameters": game.parameters}
+    chosen = {name: value for name in ("parameters", "heading") if (value := getattr(game, name)) is not None}
     return chosen | {
         "kind": "host", "name": game.name, "setting": game.setting, "scope": game.scope, "horizon": game.horizon,
         "mixture": game.mixture, "angles": list(game.angles), "learned": list(game.learned),
@@ -86,13 +86,15 @@ def _host_game(record: Any) -> HostGame:
     box = {size: Box(jnp.zeros(size), jnp.zeros(size)) for size in (p, q, qbar, 1)}
     facts = Facts(box[q], box[qbar], jnp.zeros(qbar), box[p], jnp.zeros(p), box[1], jnp.zeros((n, p)))
     known: dict[str, Any] = {name: Reported(name, p + place) for place, name in enumerate(learned)}
-    robot = ROBOTS.get(words["name"])
+    robot, heading = ROBOTS.get(words["name"]), record.get("heading")
+    if robot and heading != robot.heading:
+        raise UsageError(f"this {words['name']} was seen in another way: use the version of rhucrl that wrote the file")
     ends = (robot.terminated if robot else _unknown_end) if record["ends"] else None
     return HostGame(
         strength=jnp.float32(0), facts=facts, horizon=horizon, angles=angles,
         known_reward=known.get("reward", robot.reward if robot else _unknown_reward),
         known_end=known.get("terminated", ends),
-        lost=robot.lost if robot else None, **words,
+        lost=robot.lost if robot else None, heading=heading, **words,
     )  # fmt: skip
 
 

@@ -79,8 +79,8 @@ class HostGame(Game):
     known_end: Known | None = eqx.field(static=True)
     lost: Known | None = eqx.field(static=True)
     angles: tuple[int, ...] = eqx.field(static=True)
-    heading: int | None = eqx.field(static=True)
     parameters: str | None = eqx.field(static=True, default=None)
+    heading: int | None = eqx.field(static=True, default=None)
 
     @property
     def agent(self) -> Box:
@@ -173,7 +173,7 @@ def make_robot(
         simulator, disturbance.get(setting), name, setting, strength, scope, mixture, horizon,
         reward=row.reward, terminated=row.terminated if row.health else None, lost=row.lost,
         observation=(-edge, edge), scale=np.asarray(row.scale), rewards=row.rewards, starts=starts,
-        winding=row.winding, heading=row.hidden if row.chain else None,
+        winding=row.winding, heading=row.heading,
     )  # fmt: skip
 
 

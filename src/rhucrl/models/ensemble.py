@@ -73,18 +73,21 @@ class Heads(eqx.Module):
         return self.last.shape[-1] // 2 if self.log_std is None else self.log_std.shape[-1]
 
     def loss(self, x: Float[Array, "h b d"], y: Float[Array, "h b p"]) -> Float[Array, ""]:
-        """Negative log-likelihood. Where a noise for all states and each state's own are learned, means follow the
-        first alone: under the second, a state that is hard to foresee would excuse a mean that is wrong."""
+        """Negative log-likelihood. Where a noise for all states and each state's own are learned, means follow their
+        geometric mean (the beta-NLL of Seitzer et al. 2022, beta = 1/2): under each state's own, one that is hard to
+        foresee excuses a mean that is wrong; under one for all, the calm states count for nothing."""
         mean, std = self(x)
-        error = y - mean
+        error, fixed = y - mean, jax.lax.stop_gradient
         if self.log_std is None or self.last.shape[-1] == self.outputs:
-            return surprise(error, std)
-        return surprise(error, deviation(self.log_std)) + surprise(jax.lax.stop_gradient(error), std)
+            return surprise(error, std).mean((-2, -1)).sum()
+        usual = deviation(self.log_std)
+        own = fixed(std / usual) * surprise(error, std)
+        return (own + surprise(fixed(error), usual)).mean((-2, -1)).sum()
 
 
-def surprise(error: Float[Array, "h b p"], std: Float[Array, "h _ p"]) -> Float[Array, ""]:
-    """Negative log-likelihood of errors under a Gaussian, but for a constant; summed over heads."""
-    return (jnp.square(error / std) / 2 + jnp.log(std)).mean((-2, -1)).sum()
+def surprise(error: Float[Array, "h b p"], std: Float[Array, "h _ p"]) -> Float[Array, "h b p"]:
+    """Negative log-likelihood of errors under a Gaussian, but for a constant."""
+    return jnp.square(error / std) / 2 + jnp.log(std)
 
 
 def deviation(raw: Float[Array, "*b p"]) -> Float[Array, "*b p"]:

@@ -78,6 +78,11 @@ class Normaliser(eqx.Module):
         seen = unwound(obs[..., : self.mean.shape[0] - len(self.winding)], self.winding)
         return ((seen - self.mean) / self.std).clip(-5, 5)
 
+    def on_host(self) -> Callable[[np.ndarray], np.ndarray]:
+        mean, std, winding = np.asarray(self.mean), np.asarray(self.std), self.winding
+        size = len(mean) - len(winding)
+        return lambda obs: ((unwound(obs[:size].astype(np.float32), winding) - mean) / std).clip(-5, 5)
+
 
 def heads(net: Perceptron, normaliser: Normaliser, obs: Float[Array, "*b p"]) -> tuple[Array, Array]:
     """Mean and logarithm of the standard deviation of a policy's action, before it is squashed."""
@@ -112,11 +117,10 @@ class Gaussian(AbstractPolicy):
     def on_host(self) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
         """The same policy in NumPy, for one observation at a time: cheaper than a step of any simulator."""
         layers = [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in self.net.layers]
-        mean, std, winding = np.asarray(self.normaliser.mean), np.asarray(self.normaliser.std), self.normaliser.winding
-        size, actions, box = len(mean) - len(winding), self.box.size, self.box.on_host()
+        seen, actions, box = self.normaliser.on_host(), self.box.size, self.box.on_host()
 
         def act(obs: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
-            x = ((unwound(obs[:size].astype(np.float32), winding) - mean) / std).clip(-5, 5)
+            x = seen(obs)
             for weight, bias in layers[:-1]:
                 x = x @ weight + bias
                 x = x * (x / 6 + 0.5).clip(0, 1)
@@ -144,22 +148,40 @@ class Answer(AbstractAdversary):
         return lambda obs: play(obs, None)
 
 
-class NetworkOrHeld(AbstractAdversary):
-    """An adversary network, or an action that is held all the time where that is worse for the agent."""
+def bang_bang(
+    rule: Float[Array, "*#b qbar f"], normaliser: Normaliser, box: Box, obs: Float[Array, "*#b p"]
+) -> Float[Array, "*b qbar"]:
+    """The end of its box that each component goes to, by the sign of an affine function of the state."""
+    slopes, shift = rule[..., :-1], rule[..., -1]
+    return box.place(jnp.where((slopes * normaliser(obs)[..., None, :]).sum(-1) + shift >= 0, 1.0, -1.0))
+
+
+def held_by(box: Box, extreme: Float[Array, "*b qbar"], features: int) -> Float[Array, "*b qbar f"]:
+    """The rules that hold ends of the box whatever the state is."""
+    unit = box.unit(extreme)[..., None]
+    return jnp.concatenate([jnp.zeros((*unit.shape[:-1], features)), unit], -1)
+
+
+class NetworkOrRule(AbstractAdversary):
+    """An adversary network, or a rule (one may hold an extreme all the time) where that is worse for the agent."""
 
     network: Gaussian
-    held: Float[Array, " qbar"]
-    holds: Bool[Array, ""]
+    rule: Float[Array, "qbar f"]
+    rules: Bool[Array, ""]
 
     def __call__(self, obs: Float[Array, "*b p"], action: Float[Array, "*b q"]) -> Float[Array, "*b qbar"]:
-        return jnp.where(self.holds, self.held, self.network(obs))
+        ruled = bang_bang(self.rule, self.network.normaliser, self.network.box, obs)
+        return jnp.where(self.rules, ruled, self.network(obs))
 
     def reply(self, memory: Any, obs: Float[Array, " p"], action: Float[Array, " q"]) -> Float[Array, " qbar"]:
         return self(obs, action)
 
     def on_host(self) -> Callable[[np.ndarray], np.ndarray]:
-        play, held = self.network.on_host(), np.asarray(self.held)
-        return (lambda obs: held) if self.holds else (lambda obs: play(obs, None))
+        play = self.network.on_host()
+        slopes, shift = np.asarray(self.rule[:, :-1]), np.asarray(self.rule[:, -1])
+        seen, box = self.network.normaliser.on_host(), self.network.box.on_host()
+        ruled = lambda obs: box.place(np.where(slopes @ seen(obs) + shift >= 0, 1.0, -1.0))  # noqa: E731
+        return ruled if self.rules else (lambda obs: play(obs, None))
 
 
 class Nobody(AbstractAdversary):

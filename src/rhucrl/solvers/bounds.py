@@ -2,9 +2,9 @@
 (`eq:optimistic_performance`, `eq:pessimistic_performance`).
 
 J^(p) is only as good as its adversary, so it is the minimum over the deployed adversary, the one of the agent's own
-problem, constant ones, and a few that stray from the deployed one at random. eta = 0 is always among the plausible
-models that J^(o) and J^(p) choose from. Every J is a mean over several starts and their luck, which all adversaries
-share; minima are over such means.
+problem, some that follow rules (to hold an action is one), and a few that stray from the deployed one at random.
+eta = 0 is always among the plausible models that J^(o) and J^(p) choose from. Every J is a mean over several starts and
+their luck, which all adversaries share; minima are over such means.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from rhucrl.envs.game import Game, chosen
 from rhucrl.hallucination import hallucinate, sampled
@@ -32,7 +32,9 @@ Policy = Callable[[Float[Array, "*b p"]], Float[Array, "*b q"]]
 Opponent = Callable[[Float[Array, "*b p"], Float[Array, "*b q"]], Float[Array, "*b qbar"]]
 Eta = Callable[[Array, Array, Array, Array, Prediction], Float[Array, "*b p"]]
 """Of s, a, the executed action, abar and the prediction there."""
-Lane = tuple[int, int]  # a rollout: what chooses its model, and its adversary (a number: that constant one)
+ByRule = Callable[[Int[Array, "*#b"], Float[Array, "*#b p"]], Float[Array, "*b qbar"]]
+"""Of the numbers of rules, and of states."""
+Lane = tuple[int, int]  # a rollout: what chooses its model, and its adversary (a number: that rule)
 
 
 class Contest(NamedTuple):
@@ -43,7 +45,9 @@ class Contest(NamedTuple):
     policy: Policy
     deployed: Opponent
     own: Opponent
-    constants: Float[Array, "k qbar"]
+    rules: int
+    """How many adversaries there are that follow a rule; to hold an action is one."""
+    by_rule: ByRule
     optimist: Eta
     pessimist: Eta
     project: Callable[[Array], Array]
@@ -74,30 +78,31 @@ def pessimistic(contest: Contest, n: int, key: PRNGKeyArray) -> Array:
 
 def attackers(contest: Contest) -> list[Lane]:
     """Those that J^(p) is the minimum over."""
-    count = len(contest.constants)
-    strays = STRAYS if count > 1 and contest.game.scope == "step" else 0
-    constants = [(PESSIMIST, k) for k in range(count)]
-    return [(PESSIMIST, DEPLOYED), (PESSIMIST, OWN), *[(PESSIMIST, STRAY)] * strays, *constants]
+    strays = STRAYS if contest.rules > 1 and contest.game.scope == "step" else 0
+    rules = [(PESSIMIST, k) for k in range(contest.rules)]
+    return [(PESSIMIST, DEPLOYED), (PESSIMIST, OWN), *[(PESSIMIST, STRAY)] * strays, *rules]
 
 
 def rollouts(contest: Contest, lanes: list[Lane], n: int, key: PRNGKeyArray) -> Float[Array, "lanes n"]:
     """The returns of each lane from n starts. An adversary that acts once per episode is asked where it begins."""
-    game, model, constants, count = contest.game, contest.model, contest.constants, len(lanes)
+    game, model, count = contest.game, contest.model, len(lanes)
     chooser, who = (jnp.array(lanes)[:, i, None, None] for i in range(2))
     reach = jnp.where(chooser == PESSIMIST, jnp.minimum(contest.beta, CONFIDENCE), contest.beta)
 
     def answers(obs: Array, action: Array) -> Array:
         answer = jnp.where(who == OWN, contest.own(obs, action), contest.deployed(obs, action))
-        return jnp.where(who >= 0, constants[jnp.maximum(who[..., 0], 0)], answer) if len(constants) else answer
+        if not contest.rules:
+            return answer
+        return jnp.where(who >= 0, contest.by_rule(jnp.maximum(who[..., 0], 0), obs), answer)
 
     def step(carry: tuple[Array, Array], drawn: tuple[Array, Array]):
         obs, alive = carry
         (straying, anywhere, luck, whose), noise = drawn
         action = contest.policy(obs)
         adversary = answers(obs, action) if once is None else once
-        if len(constants):
+        if contest.rules:
             stray = (who == STRAY) & (straying[..., None] < STRAYING)
-            adversary = jnp.where(stray, constants[pick(anywhere, len(constants))], adversary)
+            adversary = jnp.where(stray, contest.by_rule(pick(anywhere, contest.rules), obs), adversary)
         executed = chosen(game.execute(action, adversary), jnp.broadcast_to(luck, alive.shape))
         prediction = model.predict(obs, executed, adversary)
         member = model.member(obs, executed, adversary, jnp.broadcast_to(pick(whose, model.members), alive.shape))

@@ -68,6 +68,11 @@ def read_meta(folder: str | Path) -> Json:
     return _read_record(_standing(absolute(folder)))["meta"]
 
 
+def read_names(folder: str | Path) -> set[str]:
+    """The names of the leaves of a saved tree."""
+    return set(_read_record(_standing(absolute(folder)))["leaves"])
+
+
 def _named_leaves(tree: Any) -> tuple[dict[str, Any], Any]:
     flat, structure = jax.tree_util.tree_flatten_with_path(tree)
     leaves = {jax.tree_util.keystr(path) or ".": leaf for path, leaf in flat}

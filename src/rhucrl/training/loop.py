@@ -16,7 +16,7 @@ import numpy as np
 
 from rhucrl import envs
 from rhucrl.algorithms import MODEL_FREE
-from rhucrl.config import TrainConfig, is_former
+from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
 from rhucrl.envs.stored import game_of, is_game_of, is_own, record_of
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
@@ -25,12 +25,12 @@ from rhucrl.learner import AbstractLearner
 from rhucrl.model_free.off_policy import OffPolicyLearner, OffPolicyState
 from rhucrl.model_free.on_policy import OnPolicyLearner, OnPolicyState
 from rhucrl.models.gaussian_process import model as gaussian_process
-from rhucrl.networks.policies import Answer, NetworkOrHeld
+from rhucrl.networks.policies import Answer, Gaussian, NetworkOrRule, held_by
 from rhucrl.runtime.progress import SILENT, ShowsProgress
 from rhucrl.runtime.timing import Clock, timed
 from rhucrl.solvers.base import Pair, Players
 from rhucrl.storage.runs import Run
-from rhucrl.storage.trees import load_tree, read_meta
+from rhucrl.storage.trees import load_tree, read_meta, read_names
 from rhucrl.training.doubts import Doubts
 from rhucrl.training.protocol import ModelBased, TrainingState
 
@@ -169,13 +169,30 @@ def load_policy(folder: Path, env: ZeroSumEnv | None = None) -> tuple[TrainConfi
         game = (env or env_of(config)).game
         return config, SavedPolicy(load_tree(folder, state_like(config, game, 1).last)[0], game)
     game = env.game if env and is_game_of(record, env.game) else game_of(record)
-    players = state_like(config, game, 1).last
-    if not (isinstance(players.response, NetworkOrHeld) and is_former(meta["config"])):
-        return config, load_tree(folder, SavedPolicy(players, game))[0]
-    like = Pair(players.policy, Answer(players.response.network))  # of a version in which no adversary held on
-    saved: Any = load_tree(folder, SavedPolicy(like, game))[0]
-    response = NetworkOrHeld(saved.players.response.policy, saved.game.neutral, jnp.bool_(False))
-    return config, SavedPolicy(Pair(saved.players.policy, response), saved.game)
+    like = SavedPolicy(state_like(config, game, 1).last, game)
+    response, names = like.players.response, read_names(folder)
+    if isinstance(response, NetworkOrRule) and ".players.response.rule" not in names:
+        return config, _earlier(folder, like, response, ".players.response.held" in names)
+    return config, load_tree(folder, like)[0]
+
+
+class _NetworkOrHeld(NamedTuple):
+    """As versions saved it in which an adversary held an action or was a network."""
+
+    network: Gaussian
+    held: jax.Array
+    holds: jax.Array
+
+
+def _earlier(folder: Path, like: SavedPolicy, response: NetworkOrRule, held: bool) -> SavedPolicy:
+    """The policy of a version in which no adversary followed a rule, and at first none held an action."""
+    network, neutral, no = response.network, like.game.neutral, jnp.bool_(False)
+    former = _NetworkOrHeld(network, neutral, no) if held else Answer(network)
+    saved: Any = load_tree(folder, SavedPolicy(Pair(like.players.policy, former), like.game))[0]  # type: ignore[arg-type]
+    there = saved.players.response
+    network, action, holds = there if held else (there.policy, neutral, no)
+    rule = held_by(saved.game.adversary, action, response.rule.shape[-1] - 1)
+    return SavedPolicy(Pair(saved.players.policy, NetworkOrRule(network, rule, holds)), saved.game)
 
 
 def demand_numbers(metrics: dict[str, Any]) -> None:

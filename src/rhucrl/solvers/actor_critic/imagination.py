@@ -16,36 +16,53 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from rhucrl.envs.game import chosen
 from rhucrl.hallucination import hallucinate, sampled, sketched
+from rhucrl.networks.policies import bang_bang
 from rhucrl.options import ActorCritic
 from rhucrl.solvers.actor_critic.problem import ProblemNetworks, Role, World
 from rhucrl.solvers.look_ahead.value_iteration import pick
 
-NETWORK, HELD, NOBODY = 0.4, 0.5, 0.1  # shares of the rollouts that start states come from
+NETWORK, FIXED, NOBODY = 0.4, 0.5, 0.1  # shares of the rollouts that start states come from
 
 
 class Opponents(NamedTuple):
-    """Who plays against the agent in each lane: the network in some starts of lane 0, else an action that is held."""
+    """Who plays against the agent in each lane: the network in some starts of lane 0, a rule where there is one for the
+    lane, else an action that is held."""
 
     network: Bool[Array, " n"]
     held: Float[Array, "k n qbar"]
+    rule: Float[Array, "k n qbar f"] | None = None
+    ruled: Bool[Array, "k n"] | None = None
 
     @property
-    def hold(self) -> Bool[Array, "k n"]:
-        """Where an action is held: to the end of the episode, says the value behind a rollout."""
-        return jnp.ones(self.held.shape[:2], bool).at[0].set(~self.network)
+    def manner(self) -> Float[Array, "k n"]:
+        """How an adversary goes on to the end of the episode, says the value behind a rollout: 0 as the network does,
+        1 by holding its action, -1 by a rule."""
+        held = jnp.ones(self.held.shape[:2])
+        manner = held if self.ruled is None else jnp.where(self.ruled, -1.0, held)
+        return manner.at[0].set(jnp.where(self.network, 0.0, manner[0]))
 
 
-def lanes(role: Role, options: ActorCritic) -> int:
-    return 1 + options.held + options.nobody if role.contested and not role.frozen else 1
+def lanes(world: World, role: Role, options: ActorCritic) -> int:
+    if not role.contested or role.frozen:
+        return 1
+    return 1 + options.held + options.rules * (len(world.rules) > 0) + options.nobody
 
 
 def everybody(
     world: World, role: Role, options: ActorCritic, corners: Float[Array, "c qbar"], n: int, key: PRNGKeyArray
 ) -> Opponents:
-    """For every start state the network, extremes that are held, and nobody; for a response the network alone."""
-    held = corners[pick(jax.random.uniform(key, (lanes(role, options), n)), corners.shape[0])]
-    alone = (options.nobody and len(held) > 1) or not role.contested
-    return Opponents(jnp.full(n, role.contested), held.at[-1].set(world.game.neutral) if alone else held)
+    """For every start state the network, held extremes, rules, and nobody; for a response the network alone."""
+    many = lanes(world, role, options)
+    held = corners[pick(jax.random.uniform(key, (many, n)), corners.shape[0])]
+    alone = (options.nobody and many > 1) or not role.contested
+    held = held.at[-1].set(world.game.neutral) if alone else held
+    opponents = Opponents(jnp.full(n, role.contested), held)
+    if many == 1 or not len(world.rules):
+        return opponents
+    which = pick(jax.random.uniform(jax.random.fold_in(key, 1), (many, n)), len(world.rules))
+    lane = jnp.arange(many)[:, None]
+    ruled = (lane > options.held) & (lane <= options.held + options.rules)
+    return opponents._replace(rule=world.rules[which], ruled=jnp.broadcast_to(ruled, (many, n)))
 
 
 def somebody(
@@ -54,11 +71,17 @@ def somebody(
     """For every start state one of them."""
     if not role.contested or role.frozen:
         return everybody(world, role, options, corners, n, key)
-    who, which = jax.random.uniform(key, (2, n))
-    shares = jnp.array([NETWORK, HELD * (options.held > 0), NOBODY * options.nobody])
-    network, held = jnp.cumsum(shares)[:2] / shares.sum()
+    who, which, other = jax.random.uniform(key, (3, n))
+    rules = options.rules * (len(world.rules) > 0)
+    fixed = FIXED * jnp.array([options.held, rules]) / max(options.held + rules, 1)
+    shares = jnp.array([NETWORK, *fixed, NOBODY * options.nobody])
+    network, held, ruled = jnp.cumsum(shares)[:3] / shares.sum()
     extremes = corners[pick(which, corners.shape[0])]
-    return Opponents(who < network, jnp.where((who < held)[:, None], extremes, world.game.neutral)[None])
+    opponents = Opponents(who < network, jnp.where((who < held)[:, None], extremes, world.game.neutral)[None])
+    if not rules:
+        return opponents
+    rule = world.rules[pick(other, len(world.rules))]
+    return opponents._replace(rule=rule[None], ruled=((who >= held) & (who < ruled))[None])
 
 
 class Imagined(NamedTuple):
@@ -109,9 +132,13 @@ def imagine(
         """The adversaries' actions, of which lane 0 may ask the network, and the density of what it says."""
         if not role.contested:
             return opponents.held, jnp.zeros(n)
+        fixed = opponents.held
+        if opponents.rule is not None and opponents.ruled is not None:
+            ruled = bang_bang(opponents.rule, world.normaliser, game.adversary, obs)
+            fixed = jnp.where(opponents.ruled[..., None], ruled, fixed)
         answer, density = adversary.sample(obs[:1], noise) if once is None else once
-        first = jnp.where(opponents.network[:, None], answer, opponents.held[:1])
-        return jnp.concatenate([first, opponents.held[1:]]), density[0]
+        first = jnp.where(opponents.network[:, None], answer, fixed[:1])
+        return jnp.concatenate([first, fixed[1:]]), density[0]
 
     def follow(obs: Array, executed: Array, action: Array, adversary: Array, omega: Array, shifts: Array) -> Array:
         if role.sign == 0:

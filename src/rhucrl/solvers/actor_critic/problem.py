@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from rhucrl.envs.game import Box, Game, unwound
 from rhucrl.models.base import AbstractModel
@@ -78,6 +78,8 @@ class World(NamedTuple):
     discount: Float[Array, ""]
     worst: Float[Array, ""]
     """Weight of the worst lane in what the agent improves, beside the network's."""
+    rules: Float[Array, "r qbar f"]
+    """Bang-bang feedback that adversaries may play by."""
 
     @property
     def scale(self) -> Float[Array, ""]:
@@ -105,12 +107,11 @@ class World(NamedTuple):
         return jnp.tanh(net(self.inputs(obs, action, adversary)))
 
     def values(
-        self, critics: Perceptron, obs: Array, action: Array, adversary: Array, held: Bool[Array, "*#b"]
+        self, critics: Perceptron, obs: Array, action: Array, adversary: Array, manner: Float[Array, "*#b"]
     ) -> Float[Array, "critics ..."]:
-        """Q(s, a, abar) of every critic, in the units of the reward: abar is held until the episode ends, or the
-        adversary's network plays on."""
+        """Q(s, a, abar) of every critic, in the units of the reward: the adversary goes on as its `manner` says."""
         x = self.inputs(obs, action, adversary)
-        x = jnp.concatenate([x, jnp.broadcast_to(held, x.shape[:-1]).astype(x.dtype)[..., None]], -1)
+        x = jnp.concatenate([x, jnp.broadcast_to(manner, x.shape[:-1])[..., None]], -1)
         many = critics.layers[0].weight.shape[0]
         return self.scale * critics(jnp.broadcast_to(x, (many, *x.shape)))[..., 0]
 

@@ -14,7 +14,16 @@ from rhucrl.config import TrainConfig
 from rhucrl.envs.game import Game
 from rhucrl.models.base import AbstractModel, Prediction
 from rhucrl.networks.layers import Perceptron
-from rhucrl.networks.policies import AbstractPolicy, Answer, Gaussian, NetworkOrHeld, Nobody, Normaliser
+from rhucrl.networks.policies import (
+    AbstractPolicy,
+    Answer,
+    Gaussian,
+    NetworkOrRule,
+    Nobody,
+    Normaliser,
+    bang_bang,
+    held_by,
+)
 from rhucrl.replay import Replay
 from rhucrl.runtime.compilation import compiled
 from rhucrl.solvers.actor_critic import update
@@ -26,6 +35,7 @@ from rhucrl.solvers.look_ahead.candidates import lattice
 
 CORNERS = 64  # at most so many extremes of the adversary's box are held
 CONSTANTS = 16  # of them, so many are asked what J^(p) is against them, other ones in every episode
+RULES = 8  # that are kept, and as many again are bred from them in every episode
 ROLLOUTS = 4  # whole episodes from starts of their own, of which each J is the mean
 
 
@@ -36,9 +46,11 @@ class ActorCriticState(NamedTuple):
     response: Problem
     normaliser: Normaliser
     rewards: Float[Array, " two"]
-    held: Float[Array, " qbar"]
-    """The extreme that is the response, where holding it is worse for the agent than the network."""
-    holds: Bool[Array, ""]
+    rules: Float[Array, "r qbar f"]
+    """Bang-bang feedback that harms the agent in the model: it has been bred against it from episode to episode."""
+    rule: Float[Array, "qbar f"]
+    """The one (or the extreme that is held) that is the response, where it is worse for the agent than the network."""
+    ruled: Bool[Array, ""]
     practised: Int[Array, ""]
     """Real steps that updates have been made for."""
 
@@ -53,8 +65,8 @@ class ActorCriticValue(eqx.Module):
 
     def __call__(self, obs: Float[Array, "*b p"]) -> Float[Array, "*b"]:
         action = self.policy(obs)
-        alone = jnp.bool_(isinstance(self.adversary, Nobody))
-        return self.world.values(self.critics, obs, action, self.adversary(obs, action), alone).mean(0)
+        manner = jnp.float32(isinstance(self.adversary, Nobody))
+        return self.world.values(self.critics, obs, action, self.adversary(obs, action), manner).mean(0)
 
 
 class ActorCriticSolver(AbstractSolver[ActorCriticState]):
@@ -72,19 +84,25 @@ class ActorCriticSolver(AbstractSolver[ActorCriticState]):
         """Extremes of the adversary's box."""
         return self.game.adversary.place(lattice(self.game.adversary.size, 2)[:CORNERS])
 
+    def held(self, extremes: Float[Array, "k qbar"]) -> Float[Array, "k qbar f"]:
+        """The rules that hold these."""
+        return held_by(self.game.adversary, extremes, self.game.observation.size + len(self.game.winding))
+
     def begin(self, keys: PRNGKeyArray) -> ActorCriticState:
         p, its = self.game.observation.size + len(self.game.winding), self.config.solver
         agent, response = (begin_problem(self.game, its.width, its.critics, key) for key in keys)
         units = Normaliser(jnp.zeros(p), jnp.ones(p), self.game.winding)
-        nobody = jnp.broadcast_to(self.game.neutral, (self.game.adversary.size,))
-        return ActorCriticState(agent, response, units, jnp.zeros(2), nobody, jnp.bool_(False), jnp.int32(0))
+        several = self.contested and self.game.scope == "step"
+        rules = jnp.zeros((RULES if several else 0, self.game.adversary.size, p + 1))
+        rule = jnp.zeros((self.game.adversary.size, p + 1))
+        return ActorCriticState(agent, response, units, jnp.zeros(2), rules, rule, jnp.bool_(False), jnp.int32(0))
 
     def players(self, model: AbstractModel, state: ActorCriticState, numbers: SolverNumbers) -> Pair:
         own = ALGORITHMS[self.config.algo].deployed == "own"
-        problem, holds = (state.agent, jnp.bool_(False)) if own else (state.response, state.holds)
+        problem, ruled = (state.agent, jnp.bool_(False)) if own else (state.response, state.ruled)
         policy = Gaussian(state.agent.averaged, state.normaliser, self.game.agent)
         network = Gaussian(problem.networks.adversary, state.normaliser, self.game.adversary)
-        return Pair(policy, NetworkOrHeld(network, state.held, holds))
+        return Pair(policy, NetworkOrRule(network, state.rule, ruled))
 
     def improve(
         self, model: AbstractModel, replay: Replay, state: ActorCriticState, numbers: SolverNumbers, keys: PRNGKeyArray
@@ -126,7 +144,8 @@ def world_of(
 ) -> World:
     limits, its = observed_limits(solver.game, replay), solver.config.solver
     grown = jnp.minimum(state.practised / max(its.worst_after * solver.game.horizon, 1), 1.0)
-    return World(solver.game, model, state.normaliser, limits, state.rewards, numbers.discount, its.worst * grown)
+    worst, rules = its.worst * grown, state.rules
+    return World(solver.game, model, state.normaliser, limits, state.rewards, numbers.discount, worst, rules)
 
 
 @compiled("role")
@@ -150,17 +169,33 @@ def respond(
     solver: ActorCriticSolver, model: AbstractModel, replay: Replay, state: ActorCriticState, numbers: SolverNumbers,
     key: PRNGKeyArray,
 ) -> tuple[ActorCriticState, dict[str, Array]]:  # fmt: skip
-    """The minimiser of J^(p)(pi_t, .) (`eq:rhucrl:adversary`) among the network and extremes that are held."""
-    keys, pair = jax.random.split(key), solver.players(model, state._replace(holds=jnp.bool_(False)), numbers)
+    """The minimiser of J^(p)(pi_t, .) (`eq:rhucrl:adversary`) among the network, extremes that are held, and bang-bang
+    feedback, whose worst rules stay and are varied in the next episode."""
+    keys, pair = jax.random.split(key, 3), solver.players(model, state._replace(ruled=jnp.bool_(False)), numbers)
     held = jax.random.permutation(keys[0], solver.corners)[:CONSTANTS]
+    bred = jnp.concatenate([state.rules, varied(state.rules, keys[2])])
+    rules = jnp.concatenate([bred, solver.held(held)])
     chooser = PESSIMIST if ALGORITHMS[solver.config.algo].response_eta else MEMBER
-    contest = contest_of(solver, model, replay, state, pair, pair.policy, held, numbers)
-    lanes = [(chooser, DEPLOYED), *((chooser, k) for k in range(len(held)))]
+    contest = contest_of(solver, model, replay, state, pair, pair.policy, rules, numbers)
+    lanes = [(chooser, DEPLOYED), *((chooser, k) for k in range(len(rules)))]
     network, *others = rollouts(contest, lanes, ROLLOUTS, keys[1]).mean(-1)
     others = jnp.stack(others)
-    worst, holds = others.argmin(), others.min() < network
-    metrics = {"J_network": network, "J_held": others.min(), "response_holds": holds}
-    return state._replace(held=held[worst], holds=holds), metrics
+    worst, ruled = others.argmin(), others.min() < network
+    metrics = {"J_network": network, "J_held": others[len(bred) :].min(), "response_rule": ruled}
+    state = state._replace(rule=rules[worst], ruled=ruled)
+    if len(bred):
+        metrics["J_bred"] = others[: len(bred)].min()
+        state = state._replace(rules=bred[jnp.argsort(others[: len(bred)])[: len(state.rules)]])
+    return state, metrics
+
+
+def varied(rules: Float[Array, "r qbar f"], key: PRNGKeyArray) -> Float[Array, "r qbar f"]:
+    """From each rule another one: half of them a little different, the others new, by few of the state's entries."""
+    keys = jax.random.split(key, 3)
+    new, f = jax.random.normal(keys[0], rules.shape), rules.shape[-1]
+    few = jax.random.uniform(keys[1], rules.shape) < max(0.3, 2 / f)
+    fresh = (jnp.arange(len(rules)) % 2 == 0)[:, None, None] | (rules == 0).all((-2, -1), keepdims=True)
+    return jnp.where(fresh, new * few.at[..., -1].set(True), rules + 0.5 * new * few)
 
 
 @compiled()
@@ -170,10 +205,11 @@ def judged(
 ) -> dict[str, Array]:  # fmt: skip
     """J^(o), J^(e), J^(p) of the players, and J^(p) of the output policy."""
     keys, pair = jax.random.split(key), solver.players(model, state, numbers)
-    constants = solver.corners[: CONSTANTS // 2 if solver.contested else 0]
+    corners = solver.corners[: CONSTANTS // 2 if solver.contested else 0]
+    rules = jnp.concatenate([solver.held(corners), state.rules])
 
     def contest(policy: AbstractPolicy) -> Contest:
-        return contest_of(solver, model, replay, state, pair, policy, constants, numbers)
+        return contest_of(solver, model, replay, state, pair, policy, rules, numbers)
 
     again = pessimistic(contest(output), ROLLOUTS, keys[1])
     return bounds(contest(pair.policy), ROLLOUTS, keys[0]) | {"J_pessimistic_output": again}
@@ -181,7 +217,7 @@ def judged(
 
 def contest_of(
     solver: ActorCriticSolver, model: AbstractModel, replay: Replay, state: ActorCriticState, pair: Pair,
-    policy: AbstractPolicy, constants: Float[Array, "k qbar"], numbers: SolverNumbers,
+    policy: AbstractPolicy, rules: Float[Array, "k qbar f"], numbers: SolverNumbers,
 ) -> Contest:  # fmt: skip
     """A policy against the adversaries of a pair, in the models that both problems' eta choose.
 
@@ -197,9 +233,12 @@ def contest_of(
         later = lambda s: (game.reward(obs, executed, adversary, s) + numbers.discount * value(s)).sum()  # noqa: E731
         return -jnp.sign(jax.grad(later)(prediction.mean))
 
+    def by_rule(which: Array, obs: Array) -> Array:
+        return bang_bang(rules[which], world.normaliser, game.adversary, obs)
+
     optimist, pessimist = eta(state.agent.networks.eta), eta(state.response.networks.eta)
     own = Answer(world.adversary(state.agent.networks.adversary))
     return Contest(
-        game, model, policy, deployed(solver.config.algo, pair, game), own, constants, optimist,
+        game, model, policy, deployed(solver.config.algo, pair, game), own, len(rules), by_rule, optimist,
         pessimist if solver.contested else downhill, world.limits.clip, numbers.beta,
     )  # fmt: skip

@@ -77,14 +77,14 @@ def loss(
     there = behind(rows, ending, options.trace)
     bonus, later_bonus = (-temperature * (density + wanted) for density in (rows.agent_density, there.agent_density))
 
-    two, hold = jax.tree.map(lambda w: w[two_of(options.critics, (), keys[1])], targets), opponents.hold
-    least = world.clip(world.values(two, *there[:3], hold).min(0))
+    two, manner = jax.tree.map(lambda w: w[two_of(options.critics, (), keys[1])], targets), opponents.manner
+    least = world.clip(world.values(two, *there[:3], manner).min(0))
     target = value_ahead(world, rows, there.alive * (least + later_bonus), bonus.at[0].set(0.0), options.trace)
     first = frozen((rows.obs[0], rows.action[0], rows.adversary[0]))
-    error = (world.values(networks.critics, *first, hold) - frozen(target)) / world.scale
+    error = (world.values(networks.critics, *first, manner) - frozen(target)) / world.scale
     critic_loss = jnp.square(error).mean((-2, -1)).sum()
 
-    mean = world.values(frozen(networks.critics), *there[:3], hold).mean(0)
+    mean = world.values(frozen(networks.critics), *there[:3], manner).mean(0)
     gained = value_ahead(world, rows, there.alive * (mean + later_bonus), bonus, options.trace)
     gain = gained[0].mean()
     if opponents.held.shape[0] > 1:
@@ -120,7 +120,7 @@ def improve(
 ) -> tuple[Problem, dict[str, Array]]:  # fmt: skip
     """As many gradient steps as an episode has steps: `updates` times."""
     members, length = world.model.members, options.start_steps
-    n, batch = (-(-size // members) * members for size in (options.batch // lanes(role, options), options.batch))
+    n, batch = (-(-size // members) * members for size in (options.batch // lanes(world, role, options), options.batch))
     refills = max(round(options.updates * world.game.horizon / REFILL), 1)
     room = batch * length
 

@@ -21,7 +21,7 @@ from rhucrl.networks.critics import Critic, CriticFunction
 from rhucrl.replay import Replay
 from rhucrl.runtime.compilation import compiled
 from rhucrl.solvers.base import AbstractSolver, SolverNumbers, deployed
-from rhucrl.solvers.bounds import Contest, Eta, bounds, pessimistic
+from rhucrl.solvers.bounds import ByRule, Contest, Eta, bounds, pessimistic
 from rhucrl.solvers.look_ahead import value_iteration
 from rhucrl.solvers.look_ahead.backup import slope, stateless, value
 from rhucrl.solvers.look_ahead.candidates import adversary_candidates, agent_candidates
@@ -176,9 +176,14 @@ def contest(algo: str, policy: AgentPolicy, pair: LookAheadPair, model: Abstract
         return eta
 
     return Contest(
-        player.game, model, policy, deployed(algo, pair, player.game), AdversaryPolicy(player), player.adversary,
+        player.game, model, policy, deployed(algo, pair, player.game), AdversaryPolicy(player), *held(player.adversary),
         along(player.critic, 1), along(pair.response.player.critic, -1), player.game.project, player.numbers.beta,
     )  # fmt: skip
+
+
+def held(actions: Float[Array, "k qbar"]) -> tuple[int, ByRule]:
+    """To hold each of some actions, as rules."""
+    return len(actions), lambda which, obs: actions[which]
 
 
 def start_states(solver: LookAheadSolver, replay: Replay, n: int, key: PRNGKeyArray) -> Float[Array, "n p"]:

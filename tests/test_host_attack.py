@@ -371,6 +371,7 @@ def test_a_parameter_is_swept_over_its_closed_range(tmp_path, capsys):
         ("mass=1", "LOW:HIGH:COUNT"),
         ("length=0.5:1:5", "choose from mass"),
         ("mass=0.5:1:2", "at least 3"),
+        ("mass=0.5:1:3,mass=0.5:1:3", "two different ones"),
     ]:
         assert cli.main(["evaluate", str(tmp_path / "policy"), "--sweep", asked]) == 2
         assert remedy in capsys.readouterr().err

@@ -156,6 +156,13 @@ def test_a_run_has_them_and_so_has_its_policy(tmp_path, capsys):
     assert TrainConfig.of_tree(agent.config.tree()) == agent.config
     assert cli.main(["evaluate", str(tmp_path / "run"), "--sweep", "floor_friction=0.5:3:3"]) == 0
     assert "the worst floor_friction from 0.5 to 3" in capsys.readouterr().out
+    both = "floor_friction=0.5:3:3,torso_mass=0.5:2:4"
+    assert cli.main(["evaluate", str(tmp_path / "run"), "--sweep", both]) == 0
+    told = capsys.readouterr().out
+    assert "the worst floor_friction from 0.5 to 3 and torso_mass from 0.5 to 2 that a search found" in told
+    rows = [line.split("│")[1:-1] for line in told.splitlines() if line.startswith("│")]
+    assert [float(row[0]) for row in rows] == [0.5, 1.75, 3]
+    assert all(len([float(cell) for cell in row]) == 5 for row in rows)  # four of the other parameter across
     assert cli.main(["evaluate", str(tmp_path / "run"), "--sweep", "mass=0.5:2:3"]) == 2
     assert "torso_mass" in capsys.readouterr().err
     loop.resume(tmp_path / "run", more=1)

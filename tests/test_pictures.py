@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import rhucrl.experiments
-from rhucrl.cli.attack import swept
+from rhucrl.cli.sweep import Axis, swept
 from rhucrl.envs import make
 from rhucrl.experiments import plots, style
 from rhucrl.experiments.figures import LABELS
@@ -57,6 +57,22 @@ def test_the_sweep_s_picture(tmp_path, drawn):
     assert not axes.spines["top"].get_visible()
 
 
+def test_the_map_s_picture(tmp_path, drawn):
+    axes = [("torso_mass", np.linspace(1.0, 3.0, 3)), ("floor_friction", np.linspace(0.5, 2.0, 4))]
+    returns = np.arange(12.0).reshape(3, 4)
+    worst = ((1.25, 0.6), -1.25)
+    path = plots.plot_map(tmp_path / "sweep.png", axes, returns, worst, [2.0, 1.0], CONFIG)
+    assert path.stat().st_size > 5000
+    (figure,) = drawn
+    assert figure.texts[0].get_text() == "MaxiMin-MB on pendulum: return over torso mass and floor friction"
+    plot = figure.axes[0]
+    np.testing.assert_array_equal(plot.collections[0].get_array(), returns.T)  # rows are the second parameter
+    assert [line.get_xydata().tolist() for line in plot.lines] == [[[1.25, 0.6]], [[2.0, 1.0]]]
+    assert (plot.get_xlabel(), plot.get_ylabel()) == ("torso mass", "floor friction")
+    outside = plots.plot_map(tmp_path / "sweep.png", axes, returns, worst, [9.0, 1.0], CONFIG)
+    assert outside == path and len(drawn[-1].axes[0].lines) == 1
+
+
 @pytest.mark.parametrize("oracle", [False, True])
 def test_the_theory_s_picture(tmp_path, drawn, oracle):
     metrics = ["return", "coverage_confidence", "beta", "information_gain", "information_bound", "log10_Gamma",
@@ -86,9 +102,8 @@ def push(obs):
 def test_the_worst_value_lies_in_the_range_that_was_asked_for():
     """Under a constant torque the pendulum's return falls with its mass, up to the end of the whole range."""
     env = make("pendulum", "parameter", horizon=15)
-    _, anywhere, _ = swept(push, env, np.linspace(0.2, 1.8, 3)[:, None], 0, 0, "all")
+    _, (anywhere,), _ = swept(push, env, [Axis("mass", np.linspace(0.2, 1.8, 3))], [0], 0, "all")
     assert anywhere > 1.7
-    values = np.linspace(0.5, 1.5, 3)
-    samples, worst, returns = swept(push, env, values[:, None], 0, 0, "some")
+    samples, (worst,), returns = swept(push, env, [Axis("mass", np.linspace(0.5, 1.5, 3))], [0], 0, "some")
     assert 1.4 < worst < 1.5 + 1e-6
     assert samples.shape[0] == 3 and np.mean(returns) <= samples.mean(1).min()

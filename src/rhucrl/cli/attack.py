@@ -6,19 +6,16 @@ import contextlib
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
 from rhucrl.attacks.subject import Subject
-from rhucrl.errors import UsageError, unknown
+from rhucrl.errors import UsageError
 from rhucrl.runtime.tables import print_table
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from rhucrl.attacks.worst_case import Shelf, WorstCase
     from rhucrl.envs.zero_sum_env import ZeroSumEnv
 
@@ -55,7 +52,8 @@ class Evaluate:
     """Write every run's returns to this file too."""
     sweep: str | None = None
     """mass=LOW:HIGH:COUNT (or another parameter's name), of a run in the parameter setting: returns at so many values
-    of the closed range and at the worst value that a search finds; with a plot, sweep.png in the run's folder."""
+    of the closed range and at the worst value that a search finds; with a plot, sweep.png in the run's folder. Of two
+    parameters, NAME=LOW:HIGH:COUNT,NAME=LOW:HIGH:COUNT: a map."""
 
     def run(self) -> int:
         if self.sweep is None:
@@ -66,85 +64,12 @@ class Evaluate:
             raise UsageError(f"--sweep is for one run, here are {len(self.runs)}: name one, or sweep each")
         if not any((self.runs[0] / name).exists() for name in ("config.json", "meta.json")):
             raise UsageError(f"{self.runs[0]} is no run and no policy: --sweep is for one run, name it")
-        return self._sweep(*self.meet(self.runs[0]), *parsed_sweep(self.sweep))
+        from rhucrl.cli.sweep import sweep
+
+        return sweep(self, *self.meet(self.runs[0]))
 
     def meet(self, run: Path) -> tuple[Any, ZeroSumEnv]:
         return Subject(str(run), env=self.env, trust=self.trust, budget_ms=self.budget_ms).meet()
-
-    def _sweep(self, agent: Any, env: ZeroSumEnv, name: str, low: float, high: float, count: int) -> int:
-        import numpy as np
-
-        from rhucrl.experiments.plots import plot_sweep
-
-        box, names = env.boxes["adversary"], parameters_of(env)
-        if env.game.scope != "episode" or box.shape != (len(names),):
-            raise UsageError("only what is fixed for an episode can be swept: the run has to be in --setting parameter")
-        if name not in names:
-            raise unknown("parameter", name, names)
-        column = names.index(name)
-        least, most = float(box.low[column]), float(box.high[column])
-        if not least - 1e-6 <= low < high <= most + 1e-6:
-            raise UsageError(f"--sweep goes from {low:g} to {high:g}; the run's range is {least:.4g} to {most:.4g}")
-        rows = np.tile(env.neutral.astype(float), (count, 1))
-        values = rows[:, column] = np.linspace(low, high, count)
-        (run,) = self.runs
-        samples, worst, returns = swept(agent, env, rows, column, self.seed, f"sweep {run}")
-        shown = [(f"{value:.4g}", mean_of(row)) for value, row in zip(values, samples, strict=True)]
-        print_table(str(run), (name, "return"), shown)
-        print(f"the worst {name} from {low:g} to {high:g} that a search found is {worst:.4g}: {mean_of(returns)}")
-        known = vars(agent.config) if hasattr(agent, "config") else {"algo": run.name, "seed": self.seed}
-        config = {"env": "pendulum", **known, **env.game.options()}
-        print(plot_sweep(run / "sweep.png", name, values, samples, (worst, float(np.mean(returns))), config))
-        return 0
-
-
-def parameters_of(env: ZeroSumEnv) -> list[str]:
-    """The names of what the adversary chooses for an episode."""
-    return getattr(getattr(env.system, "disturbance", None), "names", ["mass"])
-
-
-def swept(
-    agent: Any, env: ZeroSumEnv, rows: np.ndarray, column: int, seed: int, label: str
-) -> tuple[Any, float, Sequence[float]]:
-    """The returns at values of an episode's parameters, of which one column changes; its worst value in their range,
-    and the returns there.
-
-    It is searched on other episodes than those of the returns.
-    """
-    import numpy as np
-
-    from rhucrl.attacks.arena import arena
-    from rhucrl.attacks.battery import AttackSearch, zoom
-    from rhucrl.attacks.families import members
-    from rhucrl.attacks.worst_case import carried_out, effort_of, seeds
-    from rhucrl.runtime.progress import Progress
-
-    game, effort = env.game, effort_of(env.game, "standard")
-    points, fresh = effort.lattices[-1], seeds(seed, 1, effort_of(game, "quick").unseen)
-    episodes = len(rows) * len(fresh) + (points + 1) * (effort.zooms + 1) * effort.seen
-    with Progress(episodes * game.horizon, label) as progress:
-        place = arena(agent, env, watch=lambda: progress.update(place.steps, "steps"))
-        units = game.adversary.on_host(float).unit(rows)
-        played = place.play(members(game, "constant", units), fresh)
-        samples = [[episode.gain for episode in row] for row in played]
-        search = AttackSearch(place, effort, agent, seeds(seed, 0, effort.seen), seed)
-        within = partial(zoom, points=points, low=units[0], high=units[-1])
-        found = carried_out(search, within, fresh, np.random.default_rng(seed))
-    value, values = float(found.adversary(np.zeros(game.observation.size), 0)[column]), rows[:, column].tolist()
-    worst, returns = min([*zip(values, samples, strict=True), (value, found.returns)], key=lambda x: sum(x[1]))
-    return np.array(samples), worst, returns
-
-
-def parsed_sweep(text: str) -> tuple[str, float, float, int]:
-    name, _, span = text.partition("=")
-    try:
-        low, high, count = span.split(":")
-        row = name, float(low), float(high), int(count)
-    except ValueError:
-        raise UsageError(f"--sweep is {text!r}; write it as mass=LOW:HIGH:COUNT, for example mass=0.5:1.5:11") from None
-    if row[3] < 3:
-        raise UsageError(f"--sweep asks for {row[3]} values; it must be at least 3")
-    return row
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,34 @@ def plot_sweep(
     return save(figure, path)
 
 
+def plot_map(
+    path: Path, axes: Sequence[tuple[str, np.ndarray]], returns: np.ndarray, worst: tuple[Sequence[float], float],
+    nominal: Sequence[float], config: Mapping[str, Any],
+) -> Path:  # fmt: skip
+    """The mean returns over the ranges of two parameters, the nominal values, and the worst ones that were found."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    (name, values), (other, across) = axes
+    title = f"{style.run_title(config)}: return over {name} and {other}".replace("_", " ")
+    figure, (plot,) = style.sheet(title, style.run_facts(config), size=(7.2, 5.2))
+    shades = LinearSegmentedColormap.from_list("returns", [COLOURS["adversary"], COLOURS["card"], COLOURS["rh-ucrl"]])
+    picture = plot.pcolormesh(values, across, returns.T, cmap=shades, shading="nearest")
+    (low, high), found = worst[0], style.number(worst[1], 1)
+    mark = {"linestyle": "none", "markeredgecolor": COLOURS["card"], "markersize": 11, "clip_on": False, "zorder": 3}
+    plot.plot(
+        low, high, marker="X", color=COLOURS["ink"], label=f"worst found: {found} at {low:.4g}, {high:.4g}", **mark
+    )
+    if all(x[0] <= at <= x[-1] for x, at in zip((values, across), nominal, strict=True)):
+        plot.plot(*nominal, marker="o", color=COLOURS["soft"], label="nominal", **mark)
+    dress(plot, name.replace("_", " "), other.replace("_", " "))
+    plot.grid(visible=False)
+    bar = figure.colorbar(picture, ax=plot, pad=0.02)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(labelsize=9, labelcolor=COLOURS["soft"], length=0)
+    bar.set_label("mean return of an episode", fontsize=9.5, color=COLOURS["soft"])
+    return save(figure, path)
+
+
 class Line(NamedTuple):
     """A column of metrics.jsonl: its name on the plot, and whether it is a bound or what happened."""
 

@@ -22,8 +22,7 @@ KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "
 
 
 class Rule(NamedTuple):
-    """What an option may be (a number in a range, a name in a table), its name on the command line, and the algorithms
-    that have it (none: all)."""
+    """What an option may be (in a range, in a table), its name on the command line, its algorithms (none: all)."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -173,8 +172,7 @@ class Ensemble(Options):
     layer_norm: bool = option(False)
     """Whether a member's hidden layers are normalised."""
     noise: Literal["state", "constant", "beside"] = option("state")
-    """How noisy a member's predictions are: in each state as the data's likelihood says (state), alike in all
-    (constant), or both, and means are learned under their geometric mean (beside)."""
+    """Each state's own noise (state), one for all (constant), or both, means learned between them (beside)."""
     minimum_temperature: float = option(1.0, 0, 1e6)
     """Recalibration never shrinks the epistemic uncertainty below this factor."""
 

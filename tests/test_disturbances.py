@@ -8,7 +8,7 @@ from probes import simulator
 from rhucrl.envs import make
 from rhucrl.envs.disturbances import Forces, Masses
 from rhucrl.envs.robots import ROBOTS
-from rhucrl.errors import SimulationError
+from rhucrl.errors import SimulationError, UsageError
 
 FLYING = ("half-cheetah", "hopper", "walker")
 
@@ -65,6 +65,45 @@ def test_forces_are_overwritten_and_cleared():
     env.step({"agent": np.zeros(6), "adversary": push})
     env.reset()
     assert not simulator(env).data.xfrc_applied.any()
+
+
+def test_every_body_has_forces_along_its_own_axes():
+    env = make("hopper", forces=" foot=x, torso=zx")
+    assert (env.game.setting, env.game.options()["forces"]) == ("adversarial", "foot=x,torso=zx")
+    env.reset(seed=0)
+    env.step({"agent": np.zeros(3), "adversary": np.array([1.0, 2.0, 3.0])})
+    torso, foot = (simulator(env).data.body(name).xfrc_applied for name in ("torso", "foot"))
+    np.testing.assert_array_equal([*foot[:3], *torso[:3]], [1, 0, 0, 3, 0, 2])
+    options = env.game.options()
+    assert make(options.pop("env"), **options).game.options() == env.game.options()
+
+
+def test_a_swimmer_that_is_pushed_elsewhere_tells_its_model_where_it_heads():
+    """Forces that are not both of the plane cannot be turned with it."""
+    sizes = [make("swimmer", forces=forces).game.model_input(*map(np.zeros, (10, 2, n))).size for forces, n in (
+        (None, 1), ("torso=x", 1), ("torso=xy", 2)
+    )]  # fmt: skip
+    assert sizes == [7 + 2, 11 + 2 + 1, 11 + 2 + 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"forces": "tors=x"}, "'torso'"),
+        ({"forces": "torso=xq"}, "axes"),
+        ({"forces": "torso=xx"}, "each once"),
+        ({"forces": "torso=x,torso=x"}, "each once"),
+        ({"forces": ""}, "unknown body"),
+        ({"forces": "torso=x", "setting": "action"}, "choose setting='adversarial'"),
+        ({"forces": "torso=x", "parameters": "torso_mass=1:2"}, "has no forces"),
+    ],
+)
+def test_forces_that_cannot_be_are_refused_in_one_line(options, told):
+    with pytest.raises(UsageError, match=told) as refused:
+        make("hopper", **options)
+    assert "\n" not in str(refused.value)
+    with pytest.raises(UsageError, match="pendulum"):
+        make("pendulum", "adversarial", forces="torso=x")
 
 
 def test_a_force_beyond_the_strength_is_clipped():

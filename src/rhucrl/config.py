@@ -34,6 +34,9 @@ class TrainConfig:
     parameters: str | None = None
     """Parameter setting of MuJoCo's: what the adversary chooses per episode, such as
     "torso_mass=0.1:3,floor_friction=0.1:3", or a set's name (rrls-2, rrls-3); by default one body's relative mass."""
+    forces: str | None = None
+    """Adversarial setting of MuJoCo's: bodies and axes that forces act on, such as "torso=xz,foot=x"; by default the
+    robot's own (see `rhucrl list envs`)."""
     reward: Literal["dense", "sparse"] = "dense"
     """The pendulum's reward: dense, or only near the upright rest, minus the cost of the action."""
     action_cost: float | None = None

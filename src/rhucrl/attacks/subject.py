@@ -37,6 +37,8 @@ class Subject:
     """Steps per episode; by default the environment's."""
     parameters: str | None = None
     """In the parameter setting: what the adversary chooses (see `rhucrl train hopper --setting parameter --help`)."""
+    forces: str | None = None
+    """In the adversarial setting: bodies and axes that forces act on, such as torso=xz,foot=x."""
     trust: bool = False
     """Run the code that a file names or holds: the environment of a run of one's own, a .zip of Stable-Baselines3."""
     budget_ms: float | None = None

@@ -191,6 +191,7 @@ def _chosen(config: TrainConfig) -> dict[str, tuple[Any, Any, str]]:
     values = vars(config) | _defaults(config) | {name: its.kind for name, its in parts.items()}
     idle = {
         "parameters": config.setting != "parameter" or config.env == "pendulum",
+        "forces": config.setting != "adversarial" or config.env == "pendulum",
         "reward": config.env != "pendulum", "action_cost": config.env != "pendulum",
         "mixture": config.setting != "action", "scope": config.setting == "none", "strength": config.setting == "none",
         "random_episodes": config.solver.kind == "on-policy",

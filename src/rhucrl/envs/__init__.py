@@ -36,14 +36,14 @@ STRENGTH: dict[str, dict[str, float]] = {
 ACTION_COST: dict[str, float] = {"dense": 0.001, "sparse": 0.05}
 HORIZON: dict[str, int] = {"pendulum": 200} | {name: row.horizon for name, row in ROBOTS.items()}
 MIXED = ("action",)
-PLACE = ("setting", "strength", "scope", "mixture", "horizon", "parameters")
+PLACE = ("setting", "strength", "scope", "mixture", "horizon", "parameters", "forces")
 """Options of `make` that environments of one's own have."""
 
 
 def make(
     name: str = "pendulum", setting: Setting | None = None, strength: float | None = None, scope: Scope | None = None,
     mixture: Mixture | None = None, reward: Reward = "dense", action_cost: float | None = None,
-    horizon: int | None = None, parameters: str | None = None,
+    horizon: int | None = None, parameters: str | None = None, forces: str | None = None,
 ) -> ZeroSumEnv:  # fmt: skip
     """The named environment in one of the paper's settings; `.game` is the game itself.
 
@@ -52,7 +52,8 @@ def make(
     (parameter: `episode`). Mixture: `noisy` (setting action only). Action cost: 0.001 (sparse reward 0.05), of the
     pendulum only. Horizon: 200 steps of the pendulum, 50 of the reacher, 1000 of the others. Parameters, of a robot in
     the setting `parameter`: which ones the adversary chooses, such as "torso_mass=0.1:3, floor_friction=0.1:3", or the
-    name of a set (rrls-2, rrls-3); the relative mass of one body by default.
+    name of a set (rrls-2, rrls-3); the relative mass of one body by default. Forces, of a robot in the setting
+    `adversarial`: on which bodies and axes, such as "torso=xz, foot=x".
 
     `module:function` names an environment of your own: what the function returns, wrapped in the setting. If it has
     been wrapped already, only its strength can be another one.
@@ -60,8 +61,8 @@ def make(
     if ":" in name:
         from rhucrl.envs.wrap import adopt
 
-        return adopt(name, imported(name), setting, strength, scope, mixture, horizon, parameters)
-    setting = setting or ("none" if parameters is None else "parameter")
+        return adopt(name, imported(name), setting, strength, scope, mixture, horizon, parameters, forces)
+    setting = setting or implied(parameters, forces) or "none"
     if name not in NAMES:
         raise unknown("environment", str(name), NAMES)
     demand_choices(setting, scope, mixture, reward)
@@ -70,10 +71,9 @@ def make(
             f"setting {setting!r} has no mixture: leave mixture={mixture!r} out, or choose setting='action'"
         )
     family = "pendulum" if name == "pendulum" else "robot"
-    if parameters is not None:
-        demand_parameter(setting)
-        if family == "pendulum":
-            raise UsageError("the pendulum's parameter is its mass: leave parameters out, and choose its strength")
+    demand_means(setting, parameters, forces)
+    if family == "pendulum" and (parameters or forces) is not None:
+        raise UsageError("the pendulum's adversary has no choice of means: leave parameters and forces out")
     strength = STRENGTH[family][setting] if strength is None else demand_strength(family, setting, strength)
     horizon = HORIZON[name] if horizon is None else horizon
     if horizon != int(horizon) or horizon < 1:
@@ -85,7 +85,7 @@ def make(
             raise UsageError(f"{name} has one reward: leave reward and action_cost out, they are the pendulum's")
         from rhucrl.envs.wrap import make_robot  # here, because JAX and Gymnasium take their time to import
 
-        return make_robot(name, setting, strength, scope, mixture, int(horizon), parameters)
+        return make_robot(name, setting, strength, scope, mixture, int(horizon), parameters, forces)
     action_cost = ACTION_COST[reward] if action_cost is None else action_cost
     if not 0 <= action_cost < math.inf:
         raise UsageError(f"action_cost {action_cost} is negative or not finite: the nearest valid value is 0")
@@ -123,9 +123,16 @@ def demand_choices(setting: str, scope: str | None, mixture: str | None, reward:
             raise unknown(kind, str(given), get_args(choices))
 
 
-def demand_parameter(setting: str) -> None:
-    if setting != "parameter":
-        raise UsageError(f"setting {setting!r} has no parameters: leave them out, or choose setting='parameter'")
+def implied(parameters: Any, forces: Any) -> Setting | None:
+    """The setting in which somebody means to play who names these."""
+    return "parameter" if parameters is not None else None if forces is None else "adversarial"
+
+
+def demand_means(setting: str, parameters: Any, forces: Any) -> None:
+    """Parameters belong to one setting, and forces to another."""
+    for name, given, its in (("parameters", parameters, "parameter"), ("forces", forces, "adversarial")):
+        if given is not None and setting != its:
+            raise UsageError(f"setting {setting!r} has no {name}: leave them out, or choose setting={its!r}")
 
 
 def demand_strength(family: str, setting: str, strength: float) -> float:

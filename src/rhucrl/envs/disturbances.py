@@ -31,15 +31,22 @@ class Disturbance(Protocol):
 class Forces:
     """Forces in newtons on bodies' centres of mass, in the world's frame, held for one step of the environment.
 
-    The value holds the axes of the first body, then those of the second. The strength is the largest force.
+    `Forces("torso=xz, foot=x")` names the axes of each body, `Forces(("torso", "foot"), "xz")` those of all. The value
+    holds the axes of the first body, then those of the second. The strength is the largest force.
     """
 
     def __init__(self, bodies: str | Sequence[str], axes: str = AXES):
-        self.bodies = (bodies,) if isinstance(bodies, str) else tuple(bodies)
-        if not self.bodies or not axes or set(axes) - set(AXES):
-            raise UsageError(f"forces need bodies and some of the axes {AXES!r}, got {self.bodies} and {axes!r}")
-        self.axes = [AXES.index(axis) for axis in axes]
-        size = len(self.bodies) * len(axes)
+        bodies = bodies.split(",") if isinstance(bodies, str) else bodies
+        named = [(body.strip(), its.strip() if own else axes) for body, own, its in (b.partition("=") for b in bodies)]
+        pushes = [(body, axis) for body, its in named for axis in its]
+        if not pushes or len(set(pushes)) < len(pushes) or set("".join(its for _, its in named)) - set(AXES):
+            raise UsageError(
+                f"forces need bodies and some of the axes {AXES!r}, each once, such as torso=xz, foot=x; "
+                f"got {', '.join(bodies)!r} and {axes!r}"
+            )
+        self.text = ",".join(f"{body}={its}" for body, its in named)
+        self.bodies, self._pushes = tuple(body for body, _ in named), pushes
+        size = len(pushes)
         self.box, self.neutral = (-np.ones(size), np.ones(size)), np.zeros(size)
         self.strength = 10.0  # by default
         self._model: Any = None
@@ -47,9 +54,10 @@ class Forces:
     def apply(self, env: gym.Env, value: np.ndarray) -> None:
         model, data = mujoco_of(env)
         if model is not self._model:
-            self._model, self._rows = model, np.array([[body_of(model, name)] for name in self.bodies])
+            self._model, self._rows = model, [body_of(model, body) for body, _ in self._pushes]
+            self._axes = [AXES.index(axis) for _, axis in self._pushes]
         data.xfrc_applied[:] = 0  # forces stay until they are overwritten
-        data.xfrc_applied[self._rows, self.axes] = np.reshape(value, (len(self.bodies), -1))
+        data.xfrc_applied[self._rows, self._axes] = value
 
 
 class Masses:

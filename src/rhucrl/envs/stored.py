@@ -38,7 +38,7 @@ def record_of(game: Game) -> dict[str, Any]:
     if not isinstance(game, HostGame):
         return {"kind": "class", "name": type(game).__name__}
     facts = game.facts
-    chosen = {name: value for name in ("parameters", "heading") if (value := getattr(game, name)) is not None}
+    chosen = {name: value for name in ("parameters", "forces", "heading") if (value := getattr(game, name)) is not None}
     return chosen | {
         "kind": "host", "name": game.name, "setting": game.setting, "scope": game.scope, "horizon": game.horizon,
         "mixture": game.mixture, "angles": list(game.angles), "learned": list(game.learned),
@@ -50,7 +50,7 @@ def record_of(game: Game) -> dict[str, Any]:
 
 def is_game_of(record: Any, game: Game) -> bool:
     """Whether a game is of the same kind, whatever it is called and however long and hard it is played."""
-    free = ("name", "horizon", "starts", "strength")
+    free = ("name", "horizon", "starts", "strength", "forces")
     strict, found = ({k: v for k, v in r.items() if k not in free} for r in (record, record_of(game)))
     return strict == found
 
@@ -80,14 +80,14 @@ def _host_game(record: Any) -> HostGame:
     if not all(type(i) is int and 0 <= i < p for i in angles) or not set(learned) <= {"reward", "terminated"}:
         raise ValueError
     words = {name: record[name] for name in ("name", "setting", "scope", "mixture")}
-    words["parameters"] = record.get("parameters")
+    words |= {name: record.get(name) for name in ("parameters", "forces")}
     if not all(value is None or isinstance(value, str) for value in words.values()):
         raise ValueError
     box = {size: Box(jnp.zeros(size), jnp.zeros(size)) for size in (p, q, qbar, 1)}
     facts = Facts(box[q], box[qbar], jnp.zeros(qbar), box[p], jnp.zeros(p), box[1], jnp.zeros((n, p)))
     known: dict[str, Any] = {name: Reported(name, p + place) for place, name in enumerate(learned)}
     robot, heading = ROBOTS.get(words["name"]), record.get("heading")
-    if robot and heading != robot.heading:
+    if robot and heading != (None if words["forces"] else robot.heading):
         raise UsageError(f"this {words['name']} was seen in another way: use the version of rhucrl that wrote the file")
     ends = (robot.terminated if robot else _unknown_end) if record["ends"] else None
     return HostGame(

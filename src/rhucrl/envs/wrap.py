@@ -21,8 +21,9 @@ from rhucrl.envs import (
     Scope,
     Setting,
     demand_choices,
-    demand_parameter,
+    demand_means,
     demand_strength,
+    implied,
 )
 from rhucrl.envs.disturbances import Disturbance, Forces, Masses
 from rhucrl.envs.game import Box, Execution, Game, execution, join, unwound
@@ -80,6 +81,7 @@ class HostGame(Game):
     lost: Known | None = eqx.field(static=True)
     angles: tuple[int, ...] = eqx.field(static=True)
     parameters: str | None = eqx.field(static=True, default=None)
+    forces: str | None = eqx.field(static=True, default=None)
     heading: int | None = eqx.field(static=True, default=None)
 
     @property
@@ -119,7 +121,7 @@ class HostGame(Game):
 
     def options(self) -> dict[str, Any]:
         strength = round(float(self.strength), 6)
-        names = ("setting", "mixture", "scope", "horizon", "parameters")
+        names = ("setting", "mixture", "scope", "horizon", "parameters", "forces")
         return {"env": self.name, "strength": strength, **{name: getattr(self, name) for name in names}}
 
     def execute(self, action: Array, adversary: Array) -> Execution:
@@ -157,7 +159,7 @@ class HostGame(Game):
 
 def make_robot(
     name: str, setting: Setting, strength: float, scope: Scope, mixture: Mixture | None, horizon: int,
-    parameters: str | None = None,
+    parameters: str | None = None, forces: str | None = None,
 ) -> ZeroSumEnv:  # fmt: skip
     """A row of the table of robots as a game."""
     row = ROBOTS[name]
@@ -166,14 +168,16 @@ def make_robot(
     seen = MeanVelocity(env, row.hidden) if row.hidden else env
     simulator = Simulator(OwnDirections(env, row.chain) if row.chain else seen)
     masses = Masses(row.bodies[0], *row.masses) if parameters is None else Parameters(parameters, env)
-    disturbance = {"adversarial": Forces(row.bodies, row.axes), "parameter": masses}
+    pushes = Forces(row.bodies, row.axes) if forces is None else Forces(forces)
+    pushes.apply(env, pushes.neutral)  # a mistake in it shows now
+    disturbance = {"adversarial": pushes, "parameter": masses}
     starts = np.stack([simulator.reset(seed) for seed in range(STARTS)])
     edge = np.asarray(row.edge)
     return _assemble(
         simulator, disturbance.get(setting), name, setting, strength, scope, mixture, horizon,
         reward=row.reward, terminated=row.terminated if row.health else None, lost=row.lost,
         observation=(-edge, edge), scale=np.asarray(row.scale), rewards=row.rewards, starts=starts,
-        winding=row.winding, heading=row.heading,
+        winding=row.winding, heading=row.heading if forces is None else None, forces=forces and pushes.text,
     )  # fmt: skip
 
 
@@ -194,8 +198,9 @@ def wrap(
     """
     if name in ENVIRONMENTS:
         raise UsageError(f"{name!r} is the name of another environment: choose a name of your own")
+    forces = disturbance.text if isinstance(disturbance, Forces) else None
     if isinstance(disturbance, Parameters):
-        demand_parameter(setting := setting or "parameter")
+        demand_means(setting := setting or "parameter", disturbance, None)
         disturbance.meet(env)
     setting = setting or ("adversarial" if disturbance is not None else "action")
     demand_choices(setting, scope, mixture)
@@ -225,13 +230,13 @@ def wrap(
         simulator, disturbance, name, setting, strength, scope or ("episode" if setting == "parameter" else "step"),
         (mixture or "noisy") if setting == "action" else None, _horizon(env, horizon),
         **known, observation=(space.low, space.high), scale=np.where(spread > 1e-6, spread, 1.0),
-        rewards=reward_range or (low - 5 * generous, high + 5 * generous), starts=starts,
+        rewards=reward_range or (low - 5 * generous, high + 5 * generous), starts=starts, forces=forces,
     )  # fmt: skip
 
 
 def adopt(
     name: str, env: Any, setting: Setting | None, strength: float | None, scope: Scope | None, mixture: Mixture | None,
-    horizon: int | None, parameters: str | None = None, plain: Setting = "none",
+    horizon: int | None, parameters: str | None = None, forces: str | None = None, plain: Setting = "none",
 ) -> ZeroSumEnv:  # fmt: skip
     """A user's environment under the name by which it can be made again.
 
@@ -241,12 +246,16 @@ def adopt(
     if not isinstance(env, gym.Env):
         raise UsageError(f"{name} gave a {type(env).__name__}, not a Gymnasium environment: return one")
     if not isinstance(env, ZeroSumEnv):
-        disturbance = None if parameters is None else Parameters(parameters)
-        setting = setting or (plain if disturbance is None else "parameter")
+        setting = setting or implied(parameters, forces) or plain
+        demand_means(setting, parameters, forces)
+        disturbance = Forces(forces) if forces is not None else None if parameters is None else Parameters(parameters)
         place: Any = {"scope": scope, "mixture": mixture, "horizon": horizon, "name": name}
         return wrap(env, setting, strength, disturbance=disturbance, **place)
     chosen = env.game.options()
-    asked = {"setting": setting, "scope": scope, "mixture": mixture, "horizon": horizon, "parameters": parameters}
+    asked = {
+        "setting": setting, "scope": scope, "mixture": mixture, "horizon": horizon, "parameters": parameters,
+        "forces": forces,
+    }  # fmt: skip
     for option, value in asked.items():
         if value is not None and value != chosen.get(option, value):
             mistake = f"{name} gives an environment that was wrapped with {option} {chosen[option]!r}, not {value!r}"
@@ -262,7 +271,7 @@ def _assemble(
     simulator: Simulator, disturbance: Disturbance | None, name: str, setting: Setting, strength: float, scope: Scope,
     mixture: Mixture | None, horizon: int, *, reward: Any, terminated: Any, observation: tuple[Any, Any], scale: Any,
     rewards: tuple[float, float], starts: Any, lost: Any = None, winding: tuple[int, ...] = (),
-    heading: int | None = None,
+    heading: int | None = None, forces: str | None = None,
 ) -> ZeroSumEnv:  # fmt: skip
     space: Any = simulator.env.action_space
     agent = _box(space.low, space.high)
@@ -277,7 +286,7 @@ def _assemble(
     game = HostGame(
         strength=jnp.float32(strength), facts=facts, scope=scope, horizon=horizon, name=name, setting=setting,
         mixture=mixture, known_reward=reward, known_end=terminated, lost=lost, angles=winding, heading=heading,
-        parameters=disturbance.text if isinstance(disturbance, Parameters) else None,
+        parameters=disturbance.text if isinstance(disturbance, Parameters) else None, forces=forces,
     )  # fmt: skip
     return ZeroSumEnv(game, HostSystem(game, simulator, disturbance, mixture))
 

@@ -36,7 +36,7 @@ CONTESTED = (
 ABLATIONS: dict[str, list[dict[str, Any]]] = {
     "starts": [{"start_steps": 1}],
     "depth": [{"model_steps": n} for n in (1, 3, 8)],
-    "opponents": [{"held": 0}, {"rules": 0}, {"nobody": False}, {"held": 0, "rules": 0, "nobody": False}],
+    "opponents": [{"held": 0}, {"rules": 1}, {"nobody": False}, {"held": 0, "nobody": False}],
     "optimism": [{"beta": beta} for beta in (0.0, 0.2, 1.0)],
     "width": [{"width": 64}, {"model_width": 100}, {"width": 256}],
 }

@@ -295,10 +295,10 @@ class ActorCritic(Options):
     """Share of an episode's gradient steps in which only critics learn: the model has just changed."""
     batch: int = option(256, 1, 100_000)
     """Rollouts per gradient step."""
-    held: int = option(1, 0, 1000)
+    held: int = option(2, 0, 1000)
     """Held extremes of the adversary's box that each start state meets; a batch has as many fewer start states."""
-    rules: int = option(1, 0, 1000)
-    """Rules of bang-bang feedback that it meets: the worst ones of those that the model was searched for."""
+    rules: int = option(0, 0, 1000)
+    """Rules of bang-bang feedback that it meets too: of those that are bred, whether or not it meets them."""
     nobody: bool = option(True)
     """Whether each start state is also met by nobody: an agent must not live on its adversary."""
     worst: float = option(1.0, 0, 1)

@@ -38,7 +38,6 @@ PAPER = {
     "beginnings": 0.0,
     "updates": 2.0,
     "held": 0,
-    "rules": 0,
     "nobody": False,
     "critics": 2,
     "critics_first": 0.0,

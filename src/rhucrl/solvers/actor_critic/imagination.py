@@ -45,7 +45,12 @@ class Opponents(NamedTuple):
 def lanes(world: World, role: Role, options: ActorCritic) -> int:
     if not role.contested or role.frozen:
         return 1
-    return 1 + options.held + options.rules * (len(world.rules) > 0) + options.nobody
+    return 1 + options.held + ruled(world, options) + options.nobody
+
+
+def ruled(world: World, options: ActorCritic) -> int:
+    """Lanes of rules, where there are any."""
+    return options.rules if len(world.rules) else 0
 
 
 def everybody(
@@ -57,12 +62,12 @@ def everybody(
     alone = (options.nobody and many > 1) or not role.contested
     held = held.at[-1].set(world.game.neutral) if alone else held
     opponents = Opponents(jnp.full(n, role.contested), held)
-    if many == 1 or not len(world.rules):
+    if many == 1 or not ruled(world, options):
         return opponents
     which = pick(jax.random.uniform(jax.random.fold_in(key, 1), (many, n)), len(world.rules))
     lane = jnp.arange(many)[:, None]
-    ruled = (lane > options.held) & (lane <= options.held + options.rules)
-    return opponents._replace(rule=world.rules[which], ruled=jnp.broadcast_to(ruled, (many, n)))
+    among = (lane > options.held) & (lane <= options.held + options.rules)
+    return opponents._replace(rule=world.rules[which], ruled=jnp.broadcast_to(among, (many, n)))
 
 
 def somebody(
@@ -72,16 +77,16 @@ def somebody(
     if not role.contested or role.frozen:
         return everybody(world, role, options, corners, n, key)
     who, which, other = jax.random.uniform(key, (3, n))
-    rules = options.rules * (len(world.rules) > 0)
+    rules = ruled(world, options)
     fixed = FIXED * jnp.array([options.held, rules]) / max(options.held + rules, 1)
     shares = jnp.array([NETWORK, *fixed, NOBODY * options.nobody])
-    network, held, ruled = jnp.cumsum(shares)[:3] / shares.sum()
+    network, held, by_rule = jnp.cumsum(shares)[:3] / shares.sum()
     extremes = corners[pick(which, corners.shape[0])]
     opponents = Opponents(who < network, jnp.where((who < held)[:, None], extremes, world.game.neutral)[None])
     if not rules:
         return opponents
     rule = world.rules[pick(other, len(world.rules))]
-    return opponents._replace(rule=rule[None], ruled=((who >= held) & (who < ruled))[None])
+    return opponents._replace(rule=rule[None], ruled=((who >= held) & (who < by_rule))[None])
 
 
 class Imagined(NamedTuple):

@@ -63,6 +63,7 @@ def test_every_option_is_explained():
         "env",
         "seed",
         "parameters",
+        "forces",
     }:
         assert re.search(rf"--{name.replace('_', '-')}[ ,]", text), name
     assert "TensorBoard" in text

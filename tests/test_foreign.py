@@ -52,7 +52,7 @@ def test_native_observations_are_gymnasiums(name):
     seen = translation(native.shape, env)
     generator = np.random.default_rng(0)
     for _ in range(30):
-        np.testing.assert_array_equal(seen(obs), native)
+        np.testing.assert_allclose(seen(obs), native, rtol=0, atol=1e-14 if ROBOTS[name].chain else 0)  # turned back
         action = generator.uniform(plain.action_space.low, plain.action_space.high)
         obs = env.step({"agent": action, "adversary": env.neutral})[0]
         native = plain.step(action)[0]

@@ -18,7 +18,7 @@ import numpy as np
 
 from rhucrl.attacks.reference import reference
 from rhucrl.envs import imported
-from rhucrl.envs.robots import ROBOTS
+from rhucrl.envs.robots import ROBOTS, turned
 from rhucrl.envs.zero_sum_env import ZeroSumEnv
 from rhucrl.errors import UsageError
 
@@ -75,7 +75,12 @@ def translation(shape: tuple[int, ...], env: ZeroSumEnv) -> Callable[[np.ndarray
     edge = SEEN if robot.health else np.inf
 
     def native(obs: np.ndarray) -> np.ndarray:
-        return np.concatenate([obs[robot.hidden : velocities], np.clip(obs[velocities:], -edge, edge)])
+        angles, rates = obs[robot.hidden : velocities], obs[velocities:]
+        if robot.chain:
+            drift = turned(rates[: robot.hidden], angles[0])
+            others = rates[robot.hidden :]
+            rates = np.concatenate([drift - robot.chain.drift(angles, others), others])
+        return np.concatenate([angles, np.clip(rates, -edge, edge)])
 
     return native
 

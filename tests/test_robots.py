@@ -17,7 +17,7 @@ from rhucrl.envs.robots import ROBOTS, turned
 from rhucrl.envs.zero_sum_env import AdversaryView, AgentView
 from rhucrl.errors import UsageError
 from rhucrl.networks.layers import Perceptron
-from rhucrl.networks.policies import Gaussian, Normaliser
+from rhucrl.networks.policies import Gaussian, NetworkOrRule, Normaliser, bang_bang, held_by
 from rhucrl.storage.trees import load_tree, save_tree
 
 FALLING = ("hopper", "inverted-pendulum", "walker")
@@ -381,3 +381,19 @@ def test_a_policy_on_the_host_is_the_same_policy():
     assert 0.1 < jnp.abs(policy(obs)).max() < 1
     np.testing.assert_allclose(act(np.asarray(obs)), policy(obs), atol=1e-5)
     np.testing.assert_allclose(act(np.asarray(obs), np.asarray(noise)), policy.sample(obs, noise)[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("rules", [True, False])
+def test_an_adversary_on_the_host_is_the_same_adversary(rules):
+    game = make("half-cheetah", "adversarial").game
+    normaliser = Normaliser(jnp.full(19, 0.1), jnp.full(19, 0.7), game.winding)
+    network = Gaussian(Perceptron((19, 16, 16, 12), jax.random.key(1)), normaliser, game.adversary)
+    rule = jax.random.normal(jax.random.key(3), (6, 20))
+    adversary = NetworkOrRule(network, rule, jnp.bool_(rules))
+    obs = game.starts(jax.random.key(0), 8) + jax.random.normal(jax.random.key(2), (8, 18))
+    actions, play = adversary(obs, jnp.zeros((8, 6))), adversary.on_host()
+    np.testing.assert_allclose([play(np.asarray(row)) for row in obs], actions, atol=1e-5)
+    assert bool((jnp.abs(actions) == 10).all()) == rules and len(jnp.unique(actions, axis=0)) == 8
+    held = held_by(game.adversary, actions, 19)
+    if rules:  # what is held is held everywhere
+        np.testing.assert_array_equal(bang_bang(held[3], normaliser, game.adversary, obs), [actions[3]] * 8)

@@ -393,7 +393,7 @@ def test_an_adversary_on_the_host_is_the_same_adversary(rules):
     obs = game.starts(jax.random.key(0), 8) + jax.random.normal(jax.random.key(2), (8, 18))
     actions, play = adversary(obs, jnp.zeros((8, 6))), adversary.on_host()
     np.testing.assert_allclose([play(np.asarray(row)) for row in obs], actions, atol=1e-5)
-    assert bool((jnp.abs(actions) == 10).all()) == rules and len(jnp.unique(actions, axis=0)) == 8
+    assert bool((jnp.abs(actions) == 10).all()) == rules and len(jnp.unique(actions, axis=0)) > 5
     held = held_by(game.adversary, actions, 19)
     if rules:  # what is held is held everywhere
         np.testing.assert_array_equal(bang_bang(held[3], normaliser, game.adversary, obs), [actions[3]] * 8)

@@ -26,11 +26,7 @@ an adversary plays, chosen by J^(p); else the last one whose episode earned abou
 95 % bootstrap intervals of the mean over seeds. CPU seconds are those of training, on a core of a shared machine.
 *Published* is the best result that we know of for as many steps: DHMBPO (Kubo et al. 2025), the mean of eight seeds.
 Films are strips of six frames within a second (`python benchmarks/film_strip.py POLICY PICTURE`), of seed 100's output.
-
-A † stands beside runs of an earlier version, which today's package does not repeat: means were learned as with one
-noise for all states, and no rules were bred ([attempts](attempts.md)). They are to be made again.
 """
-EARLIER = {"ba9c989eb4", "385ae4b0ea"}  # packages of those
 USUAL = {"adversarial": 10.0, "action": 0.3}  # newtons; a share of the action
 PUBLISHED = {("hopper", 60): 3243, ("walker", 80): 5406, ("half-cheetah", 60): 8301, ("half-cheetah", 125): 10236}
 """DHMBPO (Kubo et al. 2025), means of eight seeds after so many thousand steps: the best that we know of."""
@@ -48,10 +44,6 @@ def shown(row: dict, policy: str) -> str:
     return f"{short(nominal(row, policy))} ({short(min(row[policy]['nominal']))})"
 
 
-def seed(row: dict) -> str:
-    return f"{row['options']['seed']}{' †' * (row['source'] in EARLIER)}"
-
-
 def learning(rows: list[dict]) -> str:
     """One line per seed of runs without an adversary, and one for all of them."""
     lines = []
@@ -60,7 +52,7 @@ def learning(rows: list[dict]) -> str:
         for row in group:
             cost = f"{1000 * row['train_cpu'] / row['steps']:.0f}"
             lines.append([
-                env, str(row["steps"]), seed(row), shown(row, "last"), shown(row, "output"), cost, ""
+                env, str(row["steps"]), str(row["options"]["seed"]), shown(row, "last"), shown(row, "output"), cost, ""
             ])  # fmt: skip
         means = [interval([nominal(row, policy) for row in group]) for policy in ("last", "output")]
         total = [env, group[0]["steps"], "mean", *means]
@@ -79,7 +71,7 @@ def contested(rows: list[dict]) -> str:
                 shown(row, policy), f"{short(row[policy]['worst'])} ({row[policy]['attack']})"
             )]  # fmt: skip
             cost = f"{1000 * row['train_cpu'] / row['steps']:.0f}"
-            lines.append([*place, seed(row), *cells, cost])
+            lines.append([*place, str(row["options"]["seed"]), *cells, cost])
         means = [
             interval(values)
             for policy in ("last", "output")

@@ -45,10 +45,10 @@ class Opponents(NamedTuple):
 def lanes(world: World, role: Role, options: ActorCritic) -> int:
     if not role.contested or role.frozen:
         return 1
-    return 1 + options.held + ruled(world, options) + options.nobody
+    return 1 + options.held + rule_lanes(world, options) + options.nobody
 
 
-def ruled(world: World, options: ActorCritic) -> int:
+def rule_lanes(world: World, options: ActorCritic) -> int:
     """Lanes of rules, where there are any."""
     return options.rules if len(world.rules) else 0
 
@@ -62,7 +62,7 @@ def everybody(
     alone = (options.nobody and many > 1) or not role.contested
     held = held.at[-1].set(world.game.neutral) if alone else held
     opponents = Opponents(jnp.full(n, role.contested), held)
-    if many == 1 or not ruled(world, options):
+    if many == 1 or not rule_lanes(world, options):
         return opponents
     which = pick(jax.random.uniform(jax.random.fold_in(key, 1), (many, n)), len(world.rules))
     lane = jnp.arange(many)[:, None]
@@ -77,7 +77,7 @@ def somebody(
     if not role.contested or role.frozen:
         return everybody(world, role, options, corners, n, key)
     who, which, other = jax.random.uniform(key, (3, n))
-    rules = ruled(world, options)
+    rules = rule_lanes(world, options)
     fixed = FIXED * jnp.array([options.held, rules]) / max(options.held + rules, 1)
     shares = jnp.array([NETWORK, *fixed, NOBODY * options.nobody])
     network, held, by_rule = jnp.cumsum(shares)[:3] / shares.sum()
